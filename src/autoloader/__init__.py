@@ -1,0 +1,43 @@
+"""
+A PyTorch DataLoader whose settings fit this machine, this dataset and this training loop.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from .errors import AutoloaderError, AutoloaderWarning
+
+if TYPE_CHECKING:
+    from .loader import AutoLoader as AutoLoader
+    from .loader import auto_loader as auto_loader
+    from .loader import plan_loader as plan_loader
+    from .plan import Plan as Plan
+    from .probe import probe_host as probe_host
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "AutoLoader": "loader",
+    "auto_loader": "loader",
+    "plan_loader": "loader",
+    "Plan": "plan",
+    "probe_host": "probe",
+}
+
+__all__ = ["AutoLoader", "AutoloaderError", "AutoloaderWarning", "Plan", "auto_loader", "plan_loader", "probe_host"]
+
+
+def __getattr__(name: str) -> Any:
+    """
+    Import a public name when it is first used: importing autoloader loads neither torch nor the probe.
+    """
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

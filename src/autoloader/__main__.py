@@ -1,0 +1,10 @@
+"""
+``python -m autoloader``.
+"""
+
+import sys
+
+from .cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

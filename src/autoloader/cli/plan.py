@@ -1,0 +1,39 @@
+"""
+Show the settings for a dataset, each with its reason.
+"""
+
+import argparse
+
+from .target import load_dataset, require_torch
+
+NAME = "plan"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """
+    Declare the command's options.
+    """
+    parser.add_argument("target", metavar="TARGET", help="module:factory or file.py:factory, which returns the dataset")
+    parser.add_argument("--batch-size", type=int, default=1, metavar="N", help="samples a batch (default: 1)")
+    parser.add_argument("--epochs", type=int, metavar="N", help="how often you go through the dataset (default: many)")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--explain", metavar="NAME", help="why one argument has its value, and what did not bind")
+    output.add_argument("--json", action="store_true", help="print the plan as JSON, for auto_loader(plan=FILE)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """
+    Print the plan for the dataset that TARGET returns; none of its samples is fetched.
+    """
+    require_torch("'plan'")
+    from ..loader import plan_loader
+
+    dataset = load_dataset(arguments.target)
+    plan = plan_loader(dataset, arguments.batch_size, epochs=arguments.epochs)
+    if arguments.json:
+        print(plan.to_json())
+    elif arguments.explain:
+        print(plan.explain(arguments.explain))
+    else:
+        print(plan)
+    return 0

@@ -1,0 +1,3 @@
+"""
+Moving batches: what runs in workers and around them.
+"""

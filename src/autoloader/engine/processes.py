@@ -1,0 +1,116 @@
+"""
+Start methods that remember the processes they start, and end all of them by one deadline.
+"""
+
+import multiprocessing
+import sys
+from collections.abc import Callable
+from multiprocessing import context
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from time import monotonic
+from typing import Any
+
+CLOSE_SECONDS = 5.0
+"""
+What all workers together get to end by themselves; torch gives as much to each one after the other.
+"""
+
+KILL_SECONDS = 1.0
+
+
+class WorkerGroup:
+    """
+    The processes that one DataLoader started.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self.processes: list[BaseProcess] = []
+        self._clock = clock
+        self._deadline: float | None = None
+
+    def patience(self, timeout: float | None) -> float | None:
+        """
+        Return how long a join may still wait; the deadline of all begins with the first join that has a time-out.
+        """
+        if timeout is None:
+            return None
+        if self._deadline is None:
+            self._deadline = self._clock() + CLOSE_SECONDS
+        return max(0.0, min(timeout, self._deadline - self._clock()))
+
+    def end(self) -> None:
+        """
+        End whatever still runs: wait until the deadline, then terminate, then kill.
+        """
+        for process in self._alive():
+            process.join(CLOSE_SECONDS)
+        for stop in (BaseProcess.terminate, BaseProcess.kill):
+            alive = self._alive()
+            for process in alive:
+                stop(process)
+            for process in alive:
+                BaseProcess.join(process, KILL_SECONDS)
+
+    def _alive(self) -> list[BaseProcess]:
+        return [process for process in self.processes if process.is_alive()]
+
+
+class _Member:
+    """
+    A process of a group: its joins end by the group's deadline. The group stays behind when it is pickled.
+    """
+
+    group: WorkerGroup | None = None
+
+    def join(self, timeout: float | None = None) -> None:
+        super().join(timeout if self.group is None else self.group.patience(timeout))  # type: ignore[misc]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "group"}
+
+
+class SpawnMember(_Member, context.SpawnProcess):
+    """
+    A worker started by spawn.
+    """
+
+
+MEMBERS: dict[str, Any] = {"spawn": SpawnMember}
+
+if sys.platform != "win32":
+
+    class ForkMember(_Member, context.ForkProcess):
+        """
+        A worker started by fork.
+        """
+
+    class ForkServerMember(_Member, context.ForkServerProcess):
+        """
+        A worker started by the fork server.
+        """
+
+    MEMBERS.update(fork=ForkMember, forkserver=ForkServerMember)
+
+
+def recording_context(wanted: Any, group: WorkerGroup) -> Any:
+    """
+    Return a context like the one that is wanted, whose processes join *group*.
+
+    A context of the user's own making is returned as it is.
+    """
+    base = wanted if isinstance(wanted, BaseContext) else multiprocessing.get_context(wanted)
+    method = base.get_start_method()
+    if method not in MEMBERS or type(base) is not type(multiprocessing.get_context(method)):
+        return wanted
+
+    member = MEMBERS[method]
+
+    class RecordingContext(type(base)):  # type: ignore[misc]
+        def Process(self, *args: Any, **kwargs: Any) -> BaseProcess:  # noqa: N802 (multiprocessing's name)
+            process: BaseProcess = member(*args, **kwargs)
+            process.group = group  # type: ignore[attr-defined]
+            group.processes.append(process)
+            return process
+
+    return RecordingContext()

@@ -1,0 +1,80 @@
+"""
+Every exception and warning class, each with the exit code that the command line ends with.
+
+Exit codes: 0 fine, 1 internal, 2 usage, 3 the request cannot be met, 4 torch is missing.
+"""
+
+__all__ = [
+    "ArgumentError",
+    "AutoloaderError",
+    "AutoloaderWarning",
+    "DemoMissingError",
+    "LoaderClosedError",
+    "PlanFileError",
+    "TargetError",
+    "TorchMissingError",
+]
+
+
+class AutoloaderError(Exception):
+    """
+    Be the root of every error that autoloader raises on its own account.
+
+    The text says what is wrong, because of which fact, and what to do.
+    """
+
+    exit_code = 1
+
+
+class ArgumentError(AutoloaderError, ValueError):
+    """
+    Say that one argument has a value that no loader can work with.
+    """
+
+    exit_code = 2
+
+
+class TargetError(AutoloaderError, ValueError):
+    """
+    Say that a TARGET of the command line does not lead to a dataset.
+    """
+
+    exit_code = 2
+
+
+class PlanFileError(AutoloaderError, ValueError):
+    """
+    Say that a file given as ``plan=`` is not a plan that this version can read.
+    """
+
+    exit_code = 3
+
+
+class DemoMissingError(AutoloaderError, ImportError):
+    """
+    Say that a package is missing which only the demo uses.
+    """
+
+    exit_code = 3
+
+
+class LoaderClosedError(AutoloaderError, RuntimeError):
+    """
+    Say that an iterator was asked for a batch after its loader was closed.
+    """
+
+    exit_code = 3
+
+
+class TorchMissingError(AutoloaderError, ImportError):
+    """
+    Say that something needs torch, and torch cannot be imported here.
+    """
+
+    exit_code = 4
+
+
+class AutoloaderWarning(UserWarning):
+    """
+    Be the class of every warning of autoloader's, so that one filter silences them.
+    """

@@ -1,0 +1,287 @@
+"""
+What the host is, as the probe read it: one frozen record for each group of facts.
+
+Everywhere: ``None`` means that the host did not say, and ``float("inf")`` that it said "no limit". Sizes are bytes.
+``sources`` names, for each field that is known, the file or call that it was read from.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+SCHEMA = 1
+"""
+The number of this layout of facts; it changes when a field is renamed, removed or means something else.
+"""
+
+StorageKind = Literal["nvme", "ssd", "hdd", "virtual", "network", "memory", "unknown"]
+AcceleratorKind = Literal["cuda", "rocm", "xpu", "mps"]
+StartMethod = Literal["fork", "spawn", "forkserver"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SystemFacts:
+    """
+    The operating system and the Python that runs on it.
+    """
+
+    platform: str | None = None
+    """``linux``, ``macos`` or ``windows``; any other system is named as Python's ``sys.platform`` names it."""
+    release: str | None = None
+    """The kernel's release, as ``uname -r`` prints it."""
+    distribution: str | None = None
+    """The distribution's own name for itself: ``PRETTY_NAME`` of os-release."""
+    architecture: str | None = None
+    """The machine type, as ``uname -m`` prints it."""
+    python: str | None = None
+    """Implementation and version of the running interpreter."""
+    is_free_threaded: bool | None = None
+    """Whether this build of Python runs without the GIL."""
+    wsl_version: int | None = None
+    """1 or 2 under the Windows Subsystem for Linux, 0 elsewhere on Linux, ``None`` on other systems."""
+    container: str | None = None
+    """The kind of container (``docker``, ``podman``, ``kubernetes``, ...); ``none`` where no sign of one was found."""
+    notebook: str | None = None
+    """``colab``, ``kaggle`` or ``jupyter``; ``none`` in a plain process."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each known field was read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StartMethodFacts:
+    """
+    The ways in which this Python starts a child process.
+    """
+
+    available: tuple[str, ...] = ()
+    """The methods that this platform offers, torch's and multiprocessing's names."""
+    default: str | None = None
+    """The method that is used when nobody sets one."""
+    in_force: str | None = None
+    """The method that this process has fixed already; ``None`` when it has not fixed any."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each known field was read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CpuFacts:
+    """
+    The processors, and how much of them this process may use.
+    """
+
+    model: str | None = None
+    """The processor's brand text."""
+    logical: int | None = None
+    """Logical CPUs that are online, hyper-threads counted."""
+    physical: int | None = None
+    """Physical cores that are online."""
+    sockets: int | None = None
+    """Processor packages."""
+    affinity: tuple[int, ...] | None = None
+    """Numbers of the CPUs on which the scheduler may place this process."""
+    cpuset: tuple[int, ...] | None = None
+    """Numbers of the CPUs that the control groups leave to this process."""
+    quota_cpus: float | None = None
+    """CPUs that the tightest quota of all control groups above this process grants; infinite without a quota."""
+    scheduler_cpus: float | None = None
+    """CPUs that a batch system (Slurm, PBS, LSF, SGE) allotted to this process; ``None`` outside of one."""
+    python_cpu_count: int | None = None
+    """The user's own limit, from ``PYTHON_CPU_COUNT`` or ``-X cpu_count``."""
+    usable_cpus: float | None = None
+    """The smallest of the limits above, in CPUs, greater than 0."""
+    bound_by: str | None = None
+    """The field that *usable_cpus* was taken from."""
+    load_1min: float | None = None
+    """Processes that ran or waited to run, averaged over the last minute, on the whole host."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each known field was read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NumaFacts:
+    """
+    The memory nodes of the host.
+    """
+
+    nodes: int | None = None
+    """Nodes that have memory; 1 on an ordinary machine."""
+    cpu_nodes: int | None = None
+    """Nodes that have CPUs."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each known field was read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryFacts:
+    """
+    Memory of the host and of the control groups around this process.
+    """
+
+    total_bytes: int | None = None
+    """Memory of the host."""
+    available_bytes: int | None = None
+    """What the kernel believes can be allocated without swapping."""
+    cgroup_limit_bytes: float | None = None
+    """The tightest limit of all control groups above this process; infinite without one."""
+    cgroup_headroom_bytes: float | None = None
+    """The least that any of these groups still grants, its reclaimable file cache counted as free."""
+    headroom_bytes: float | None = None
+    """The smaller of *available_bytes* and *cgroup_headroom_bytes*."""
+    bound_by: str | None = None
+    """The field that *headroom_bytes* was taken from."""
+    swap_total_bytes: int | None = None
+    """Swap space of the host."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each known field was read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SharedMemoryFacts:
+    """
+    The place through which workers hand their batches to the training process.
+    """
+
+    path: str | None = None
+    """Where it is mounted; ``None`` where the system has no such folder."""
+    size_bytes: int | None = None
+    """Its size."""
+    free_bytes: int | None = None
+    """What is free of it now."""
+    is_writable: bool | None = None
+    """Whether this process can create files there."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each known field was read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LimitFacts:
+    """
+    Limits on files and processes.
+    """
+
+    open_files_soft: float | None = None
+    """Files that this process may hold open (RLIMIT_NOFILE, soft)."""
+    open_files_hard: float | None = None
+    """What the soft limit may be raised to."""
+    open_files_now: int | None = None
+    """Files that this process holds open now."""
+    processes_soft: float | None = None
+    """Processes and threads that this user may have (RLIMIT_NPROC, soft); root is exempt from it."""
+    pids_headroom: float | None = None
+    """Processes and threads that the tightest control group still grants; infinite without a limit."""
+    temp_dir: str | None = None
+    """The folder for temporary files; workers keep sockets there, whose paths are limited to about 100 characters."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each known field was read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StorageFacts:
+    """
+    What lies under one path, by default the working directory.
+    """
+
+    path: str | None = None
+    """The path asked about, links resolved."""
+    mount_point: str | None = None
+    """The mount that holds it."""
+    filesystem: str | None = None
+    """The type of its file system, in the kernel's words."""
+    device: str | None = None
+    """What is mounted there: a device, a server and folder, or a name of the file system's own."""
+    kind: StorageKind | None = None
+    """What it is made of; ``virtual`` is a disk of a virtual machine, whose nature the host hides."""
+    size_bytes: int | None = None
+    """Size of the file system; ``None`` on a network mount, which is not asked because it may never answer."""
+    free_bytes: int | None = None
+    """What this user may still write there."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each known field was read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AcceleratorFacts:
+    """
+    Accelerators for training, seen without initialising any of them.
+    """
+
+    kind: AcceleratorKind | None = None
+    """The first kind found; ``None`` where there is none."""
+    count: int | None = None
+    """Devices that this process may use, ``CUDA_VISIBLE_DEVICES`` and its like counted."""
+    driver: str | None = None
+    """The driver's version text."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each known field was read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobFacts:
+    """
+    This process's place in a job of many processes.
+    """
+
+    launcher: str | None = None
+    """``torchrun``, ``slurm``, ``mpi`` or ``environment``; ``None`` in a single process."""
+    rank: int | None = None
+    """Number of this process in the job, from 0."""
+    local_rank: int | None = None
+    """Number of this process on this node, from 0."""
+    local_world_size: int | None = None
+    """Processes of the job on this node; 1 in a single process."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each known field was read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProcessFacts:
+    """
+    The state of this process that decides how it may start others.
+    """
+
+    other_threads: int | None = None
+    """Python threads besides the one that asks."""
+    is_daemonic: bool | None = None
+    """Whether multiprocessing made this process a daemon, which may have no children."""
+    is_dataloader_worker: bool | None = None
+    """Whether this process is itself a worker of a DataLoader."""
+    is_accelerator_initialised: bool | None = None
+    """Whether torch has touched an accelerator in this process."""
+    is_torch_built_for_accelerator: bool | None = None
+    """Whether the torch loaded here can use an accelerator at all; ``None`` while torch is not loaded."""
+    reimported_main: str | None = None
+    """The module or file that spawn and forkserver would import again in each child; ``None`` when there is none."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each known field was read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostFacts:
+    """
+    All that one probe read off one host.
+    """
+
+    schema: int = SCHEMA
+    """The layout of this record, see :data:`SCHEMA`."""
+    system: SystemFacts = field(default_factory=SystemFacts)
+    """The operating system and Python."""
+    start_methods: StartMethodFacts = field(default_factory=StartMethodFacts)
+    """Ways to start a child process."""
+    cpu: CpuFacts = field(default_factory=CpuFacts)
+    """Processors and their limits."""
+    numa: NumaFacts = field(default_factory=NumaFacts)
+    """Memory nodes."""
+    memory: MemoryFacts = field(default_factory=MemoryFacts)
+    """Memory and its limits."""
+    shared_memory: SharedMemoryFacts = field(default_factory=SharedMemoryFacts)
+    """Where batches travel."""
+    limits: LimitFacts = field(default_factory=LimitFacts)
+    """Files and processes."""
+    storage: StorageFacts = field(default_factory=StorageFacts)
+    """What lies under one path."""
+    accelerator: AcceleratorFacts = field(default_factory=AcceleratorFacts)
+    """Devices to train on."""
+    job: JobFacts = field(default_factory=JobFacts)
+    """Ranks."""
+    process: ProcessFacts = field(default_factory=ProcessFacts)
+    """State of this process."""

@@ -1,0 +1,104 @@
+"""
+From the arguments of a loader to its plan.
+"""
+
+import operator
+from collections.abc import Mapping
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import IterableDataset
+
+from ..errors import ArgumentError
+from ..findings import describe
+from ..plan import LoaderRequest, Plan
+from ..policy import recommend, revise
+from ..probe import probe_host
+from ..profiling import inspect_dataset
+from ..profiling.inspect import length_of
+
+COUNTS = {
+    "num_workers": (0, "0 loads in the training process"),
+    "prefetch_factor": (1, "each worker prepares so many batches ahead"),
+    "epochs": (1, "it is how often you expect to go through the dataset"),
+}
+"""
+For each count the smallest value, and what it counts.
+"""
+
+
+def check_counts(arguments: Mapping[str, Any]) -> None:
+    """
+    Refuse a count that no loader can work with, before anything is started.
+
+    Raises:
+        ArgumentError: A count is not a whole number, or below its smallest value.
+    """
+    for name, (least, meaning) in COUNTS.items():
+        value = arguments.get(name)
+        if value is None:
+            continue
+        try:
+            count = operator.index(value)
+        except TypeError:
+            text = describe("argument.not-a-count", name=name, value=value, meaning=meaning, least=least)
+            raise ArgumentError(text) from None
+        if count < least:
+            raise ArgumentError(describe("argument.too-small", name=name, value=value, meaning=meaning, least=least))
+
+
+def batches_per_epoch(dataset: Any, batch_size: Any, sampler: Any, batch_sampler: Any, drop_last: bool) -> int | None:
+    """
+    Return the batches of one pass; ``None`` where a length is missing, or the arguments are torch's to refuse.
+    """
+    if batch_sampler is not None:
+        return length_of(batch_sampler)
+    samples = length_of(dataset if sampler is None else sampler)
+    if samples is None or batch_size is None:
+        return samples
+    if not isinstance(batch_size, int) or batch_size < 1:
+        return None
+    return samples // batch_size if drop_last else ceil(samples / batch_size)
+
+
+def make_plan(
+    dataset: Any,
+    request: LoaderRequest,
+    *,
+    batches: int | None,
+    has_own_collate: bool,
+    given: "Plan | str | Path | None",
+) -> Plan:
+    """
+    Return the plan for a new loader: the policy's, or the one that was given, the user's own values in place.
+    """
+    if given is None:
+        traits = inspect_dataset(dataset, batches_per_epoch=batches, has_own_collate=has_own_collate)
+        return recommend(probe_host(path=None if traits.is_remote else traits.path), traits, request)
+    plan = load_given(given).with_fixed(request.fixed)
+    check_counts({name: choice.value for name, choice in plan.choices.items()})
+    return plan
+
+
+def load_given(given: "Plan | str | Path") -> Plan:
+    """
+    Return the plan that ``plan=`` names.
+
+    Raises:
+        ArgumentError: It is neither a plan nor a path.
+        PlanFileError: The file cannot be read, or is not a plan of this layout.
+    """
+    if isinstance(given, Plan):
+        return given
+    if isinstance(given, (str, Path)):
+        return Plan.load(given)
+    raise ArgumentError(describe("plan.not-a-plan", value=given, type=type(given).__name__))
+
+
+def revised(plan: Plan, dataset: Any, worker_init_fn: Any) -> Plan:
+    """
+    Return *plan* for the state in which this process is now.
+    """
+    is_iterable = isinstance(dataset, IterableDataset)
+    return revise(plan, probe_host(), is_iterable=is_iterable, has_worker_init_fn=worker_init_fn is not None)

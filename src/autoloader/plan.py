@@ -1,0 +1,207 @@
+"""
+One choice for each setting of a DataLoader, each with its reason.
+"""
+
+import json
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from .errors import ArgumentError, PlanFileError
+from .findings import describe
+from .records import from_json, to_json
+
+SCHEMA = 1
+"""
+The number of this layout of a plan's JSON.
+"""
+
+T = TypeVar("T")
+
+NEEDS_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout")
+"""
+Arguments that torch refuses, at construction or when iterated, without worker processes.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limit:
+    """
+    One upper bound that was looked at on the way to a choice.
+    """
+
+    rule: str
+    """Rule id that the choice has when this bound is the smallest."""
+    value: float
+    """The most that this bound allows; infinite where it allows anything."""
+    because: str
+    """The fact behind it, with its unit."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice(Generic[T]):
+    """
+    One setting, and why it is so.
+    """
+
+    value: T
+    """What the DataLoader gets; ``None`` leaves the argument out."""
+    rule: str
+    """The stable id of the rule that decided."""
+    because: str
+    """The fact that decided, in one sentence."""
+    limits: tuple[Limit, ...] = ()
+    """Bounds that were looked at and did not decide, smallest first."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Note:
+    """
+    Something about the host or the dataset that is worth changing.
+    """
+
+    finding: str
+    """Id in the catalogue of findings."""
+    text: str
+    """What is wrong, because of which fact, and what to do."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoaderRequest:
+    """
+    What the caller of ``auto_loader`` gave.
+    """
+
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments that the user set, by name; those left out are autoloader's to choose."""
+    batch_size: int | None = 1
+    """Samples a batch; ``None`` where the dataset or a batch sampler makes the batches."""
+    epochs: int | None = None
+    """Passes over the dataset that the user expects; ``None`` means many."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """
+    The settings of one loader: ``DataLoader(dataset, 64, **plan.as_kwargs())``.
+    """
+
+    choices: Mapping[str, Choice[Any]]
+    """One choice for each argument that autoloader decides, by the argument's name."""
+    notes: tuple[Note, ...] = ()
+    """Findings that the user may want to act on."""
+    schema: int = field(default=SCHEMA)
+    """The layout of this record, see :data:`SCHEMA`."""
+
+    def value(self, name: str) -> Any:
+        """
+        Return the value chosen for the argument *name*, ``None`` where there is none.
+        """
+        return self.choices[name].value if name in self.choices else None
+
+    def as_kwargs(self) -> dict[str, Any]:
+        """
+        Return the arguments for ``torch.utils.data.DataLoader``, legal together whatever was chosen.
+
+        Without workers torch refuses ``prefetch_factor``, ``persistent_workers``, ``multiprocessing_context`` and
+        ``timeout``: they are left out then, unless the user gave them, whose contradiction is torch's to report.
+        """
+        has_workers = bool(self.value("num_workers"))
+        kwargs = {}
+        for name, choice in self.choices.items():
+            is_allowed = has_workers or name not in NEEDS_WORKERS or choice.rule == f"{name}.fixed"
+            if name != "backend" and choice.value is not None and is_allowed:
+                kwargs[name] = choice.value
+        return kwargs
+
+    def explain(self, name: str | None = None) -> str:
+        """
+        Return why the argument *name* has its value, and which limits did not bind; all arguments without *name*.
+
+        Raises:
+            ArgumentError: The plan decides no argument of that name.
+        """
+        if name is None:
+            return "\n\n".join(self.explain(each) for each in self.choices)
+        if name not in self.choices:
+            raise ArgumentError(describe("argument.not-in-plan", value=name, known=", ".join(self.choices)))
+        choice = self.choices[name]
+        lines = [f"{name} = {choice.value}", f"  rule: {choice.rule}", f"  because: {choice.because}"]
+        for limit in choice.limits:
+            allows = "anything" if limit.value == float("inf") else f"{limit.value:g}"
+            lines.append(f"  did not bind: {limit.rule} allows {allows} ({limit.because})")
+        return "\n".join(lines)
+
+    def with_fixed(self, fixed: Mapping[str, Any]) -> "Plan":
+        """
+        Return this plan with the user's own values in place; a value that is the plan's already keeps its reason.
+        """
+        changed = {
+            name: Choice(value=value, rule=f"{name}.fixed", because="you set it")
+            for name, value in fixed.items()
+            if name not in self.choices or self.choices[name].value != value
+        }
+        return replace(self, choices={**self.choices, **changed}) if changed else self
+
+    def to_json(self) -> str:
+        """
+        Return this plan as JSON text; a multiprocessing context of the user's stands there by its method's name.
+        """
+        return json.dumps(to_json(self), indent=2, default=_plain)
+
+    def save(self, path: str | Path) -> None:
+        """
+        Write this plan as JSON, for ``auto_loader(..., plan=path)`` and :meth:`load`.
+        """
+        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Plan":
+        """
+        Read a plan that :meth:`save` wrote.
+
+        Raises:
+            PlanFileError: There is no such file, it is no JSON, or it has another layout.
+        """
+        where = str(path)
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise PlanFileError(describe("plan.unreadable", path=where, reason=error.strerror or error)) from error
+        except ValueError as error:
+            raise PlanFileError(describe("plan.malformed", path=where, reason=f"it is not JSON ({error})")) from error
+        schema = data.get("schema") if isinstance(data, dict) else None
+        if schema != SCHEMA:
+            raise PlanFileError(describe("plan.other-schema", path=where, schema=schema, known=SCHEMA))
+        try:
+            return from_json(cls, data)
+        except ValueError as error:
+            raise PlanFileError(describe("plan.malformed", path=where, reason=error)) from error
+
+    def __str__(self) -> str:
+        rows = [(f"{name}={_short(choice.value)}", choice) for name, choice in self.choices.items()]
+        width = max((len(setting) for setting, _ in rows), default=0)
+        lines = [f"{setting:<{width}}  {choice.because} [{choice.rule}]" for setting, choice in rows]
+        return "\n".join([*lines, *(f"note: {note.text} [{note.finding}]" for note in self.notes)])
+
+
+def _plain(value: Any) -> Any:
+    """
+    Return what JSON can hold for the user's own objects: a context's method, a number of another type.
+    """
+    method = getattr(value, "get_start_method", None)
+    return operator.index(value) if method is None else method()
+
+
+def _short(value: object) -> str:
+    return "torch's default" if value is None else str(value)
+
+
+def smallest(limits: Iterable[Limit]) -> tuple[Limit, tuple[Limit, ...]]:
+    """
+    Return the limit that binds and the others, smallest first; of equal ones the first given binds.
+    """
+    binding, *others = sorted(limits, key=lambda limit: limit.value)
+    return binding, tuple(others)

@@ -1,0 +1,8 @@
+"""
+What to choose: from facts, traits and a request to a plan. Pure: same input, same output.
+"""
+
+from .recommend import recommend, revise
+from .rules import RULES
+
+__all__ = ["RULES", "recommend", "revise"]

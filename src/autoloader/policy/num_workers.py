@@ -1,0 +1,147 @@
+"""
+Chooses how many worker processes a loader starts.
+"""
+
+from collections.abc import Iterator
+from math import ceil
+from typing import Any
+
+from ..facts import HostFacts
+from ..plan import Choice, Limit, LoaderRequest, smallest
+from ..traits import DatasetTraits
+from .backend import find_obstacle
+from .fixed import fixed_choice, needs_workers
+from .limits import cpu_budget, cpus_of_rank, resource_limits
+from .multiprocessing_context import method_name
+from .prefetch_factor import batches_ahead, crosses_network
+
+FEW_ITERATIONS = 10
+MOST_UNMEASURED = 16
+"""
+Readers that keep an NVMe drive busy; on a faster medium nothing but a measurement says that more would help.
+"""
+
+SMALL_SAMPLE_BYTES = 3 * 96 * 96
+"""
+Between an image of 32x32 and one of 256x256, at one byte a channel: the geometric middle.
+"""
+
+LARGE_SAMPLE_BYTES = 3 * 512 * 512
+"""
+Between an image of 256x256 and one of 1024x1024, likewise.
+"""
+
+
+def choose_num_workers(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest, context: Any) -> Choice[int]:
+    """
+    Choose how many worker processes this rank starts.
+
+    The user's value stands. Otherwise some datasets and processes must or should do without workers; for all others
+    the answer is the smallest of a prior (the CPUs of this rank by what a sample looks like and where it lies) and
+    of what memory, shared memory, open files, processes, shards and the batches of an epoch allow.
+
+    Args:
+        facts: The host. Unknown facts set no limit.
+        traits: The dataset.
+        request: What the caller fixed.
+        context: The start method chosen.
+
+    Returns:
+        The number of workers (0 loads in the training process) and the rule that bound it.
+    """
+    fixed = fixed_choice("num_workers", request)
+    if fixed is not None:
+        return fixed
+    choice = _without_workers(facts, traits, context) or _by_limits(facts, traits, request, context)
+    needed_by = needs_workers(request)
+    if choice.value == 0 and needed_by:
+        because = f"you set {' and '.join(needed_by)}, which torch accepts with workers only"
+        return Choice(value=1, rule="num_workers.needed", because=because)
+    return choice
+
+
+def _without_workers(facts: HostFacts, traits: DatasetTraits, context: Any) -> Choice[int] | None:
+    """
+    Return 0 where workers cannot start, would repeat data or have nothing to gain.
+    """
+    obstacle = find_obstacle(facts, context)
+    if obstacle is not None:
+        return _none(obstacle.rule, obstacle.because)
+    if traits.batches_per_epoch == 0:
+        return _none("no-batches", "the dataset has no batches")
+    if traits.is_in_memory:
+        return _none("in-memory", "samples are slices of what is in memory already")
+    if traits.style == "iterable" and not traits.is_worker_aware and traits.num_shards is None:
+        return _none("iterable-not-sharded", "each worker would yield the whole dataset again")
+    return None
+
+
+def _none(rule: str, because: str) -> Choice[int]:
+    return Choice(value=0, rule=f"num_workers.{rule}", because=because)
+
+
+def _by_limits(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest, context: Any) -> Choice[int]:
+    ahead = batches_ahead(facts, traits, request)
+    limits = [
+        _prior(facts, traits),
+        *_dataset_limits(traits, request),
+        *_storage_limits(facts, traits),
+        *resource_limits(facts, _batch_bytes(traits, request), ahead, method_name(context) == "fork"),
+    ]
+    binding, others = smallest(limits)
+    return Choice(value=int(binding.value), rule=binding.rule, because=binding.because, limits=others)
+
+
+def _prior(facts: HostFacts, traits: DatasetTraits) -> Limit:
+    """
+    Return the number to start from: so many workers a CPU, and never more than two a CPU.
+    """
+    cpus, budget = cpus_of_rank(facts), cpu_budget(facts)
+    if crosses_network(facts, traits):
+        return _limit("network-latency", max(1.0, 2 * cpus), f"the data lies across a network, {cpus:.3g} CPUs")
+    if not facts.accelerator.count:
+        because = f"a quarter of {budget.because}: training needs the CPU, no accelerator was found"
+        return _limit("no-accelerator", max(1, int(cpus / 4)), because)
+    factor, rule = _workers_per_cpu(traits)
+    if factor == 1.0:
+        return Limit(rule=budget.rule, value=int(budget.value), because=budget.because)
+    return _limit(rule, max(1, int(min(factor * budget.value, 2 * cpus))), f"{factor} workers a CPU, {budget.because}")
+
+
+def _workers_per_cpu(traits: DatasetTraits) -> tuple[float, str]:
+    if traits.sample_kind == "text":
+        return 2.0, "text"
+    if traits.sample_bytes is not None and traits.sample_bytes < SMALL_SAMPLE_BYTES:
+        return 1.5, "small-samples"
+    if traits.sample_bytes is not None and traits.sample_bytes > LARGE_SAMPLE_BYTES:
+        return 0.5, "large-samples"
+    return 1.0, "cpus"
+
+
+def _dataset_limits(traits: DatasetTraits, request: LoaderRequest) -> Iterator[Limit]:
+    batches, epochs = traits.batches_per_epoch, request.epochs
+    if batches is not None:
+        yield _limit("batches-per-epoch", ceil(batches / 2), f"{batches} batches an epoch")
+    if batches is not None and epochs is not None and batches * epochs < FEW_ITERATIONS:
+        yield _limit("few-iterations", 1, f"{batches * epochs} batches in all")
+    if traits.num_shards is not None:
+        yield _limit("shards", traits.num_shards, f"{traits.num_shards} shards")
+
+
+def _storage_limits(facts: HostFacts, traits: DatasetTraits) -> Iterator[Limit]:
+    if crosses_network(facts, traits):
+        yield _limit("unmeasured", 2 * MOST_UNMEASURED, "nothing was measured, and the data lies across a network")
+    else:
+        yield _limit("unmeasured", MOST_UNMEASURED, "nothing was measured")
+        if facts.storage.kind == "hdd" and traits.path is not None:
+            yield _limit("storage-hdd", 2, f"{traits.path} lies on a spinning disk")
+
+
+def _limit(rule: str, value: float, because: str) -> Limit:
+    return Limit(rule=f"num_workers.{rule}", value=value, because=because)
+
+
+def _batch_bytes(traits: DatasetTraits, request: LoaderRequest) -> int | None:
+    if traits.sample_bytes is None or request.batch_size is None:
+        return None
+    return traits.sample_bytes * request.batch_size

@@ -1,0 +1,106 @@
+"""
+Puts the choices of all arguments together.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..facts import HostFacts
+from ..findings import describe
+from ..plan import Choice, LoaderRequest, Note, Plan
+from ..traits import DatasetTraits
+from .backend import choose_backend, find_obstacle
+from .fixed import fixed_choice
+from .limits import mebibytes
+from .multiprocessing_context import choose_multiprocessing_context
+from .num_workers import choose_num_workers
+from .persistent_workers import choose_persistent_workers, without_new_streams
+from .pin_memory import choose_pin_memory
+from .prefetch_factor import choose_prefetch_factor, crosses_network
+
+PASSED_ON = ("in_order", "timeout")
+"""
+Arguments that are the user's alone: part of a plan only when given.
+"""
+
+
+def recommend(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest) -> Plan:
+    """
+    Choose every argument that autoloader decides.
+
+    Args:
+        facts: The host.
+        traits: The dataset.
+        request: What the caller fixed; it stands as it is.
+
+    Returns:
+        One choice for each argument. Its :meth:`~autoloader.Plan.as_kwargs` are legal for a DataLoader unless the
+        user's own values contradict each other.
+    """
+    context = choose_multiprocessing_context(facts, request)
+    workers = choose_num_workers(facts, traits, request, context.value)
+    if not workers.value and "multiprocessing_context" not in request.fixed:
+        because = "no process is started"
+        context_shown = Choice(value=None, rule="multiprocessing_context.no-workers", because=because)
+    else:
+        context_shown = context
+    choices: dict[str, Choice[Any]] = {
+        "num_workers": workers,
+        "prefetch_factor": choose_prefetch_factor(facts, traits, request, workers.value),
+        "persistent_workers": choose_persistent_workers(traits, request, workers.value),
+        "pin_memory": choose_pin_memory(facts, request),
+        "multiprocessing_context": context_shown,
+        "backend": choose_backend(facts, workers.value, context.value),
+    }
+    for name in PASSED_ON:
+        given = fixed_choice(name, request)
+        if given is not None:
+            choices[name] = given
+    return Plan(choices=choices, notes=tuple(_notes(facts, traits, choices, context.value)))
+
+
+def revise(plan: Plan, facts: HostFacts, *, is_iterable: bool, has_worker_init_fn: bool) -> Plan:
+    """
+    Return *plan* with the choices made anew that depend on what can change after a loader was made.
+
+    Args:
+        plan: What was chosen.
+        facts: The host and this process, as they are now.
+        is_iterable: Whether the dataset is iterable-style.
+        has_worker_init_fn: Whether the user gives workers a function of their own to start with.
+    """
+    context = plan.value("multiprocessing_context") or facts.start_methods.in_force or facts.start_methods.default
+    choices = {**plan.choices, "backend": choose_backend(facts, plan.value("num_workers"), context)}
+    persistent = plan.choices["persistent_workers"]
+    if is_iterable or has_worker_init_fn:
+        choices["persistent_workers"] = without_new_streams(persistent, plan.choices["num_workers"])
+    return plan if choices == plan.choices else replace(plan, choices=choices)
+
+
+def _notes(facts: HostFacts, traits: DatasetTraits, choices: Mapping[str, Choice[Any]], context: Any) -> Iterator[Note]:
+    """
+    Yield what the user could change on the host or in the dataset, where it decided a choice.
+    """
+    rules = {choice.rule for choice in choices.values()}
+    if "num_workers.shared-memory" in rules:
+        free = mebibytes(facts.shared_memory.free_bytes or 0)
+        yield _note("host.shared-memory-small", path=facts.shared_memory.path, free=free)
+    if "num_workers.open-files" in rules:
+        soft, workers = facts.limits.open_files_soft, choices["num_workers"].value
+        yield _note("host.open-files-low", limit=f"{soft:.0f}", workers=workers)
+    if facts.cpu.bound_by == "quota_cpus":
+        yield _note("host.cpu-quota", quota=f"{facts.cpu.quota_cpus:.3g}", logical=facts.cpu.logical)
+    if "num_workers.iterable-not-sharded" in rules:
+        yield _note("dataset.iterable-not-sharded")
+    obstacle = find_obstacle(facts, context)
+    if obstacle is not None and obstacle.note is not None and not traits.is_in_memory:
+        yield obstacle.note
+    if crosses_network(facts, traits):
+        yield _note("storage.network", path=traits.path, filesystem=facts.storage.filesystem or "another machine")
+    if "num_workers.storage-hdd" in rules:
+        yield _note("storage.hdd", path=traits.path)
+
+
+def _note(finding: str, **evidence: object) -> Note:
+    return Note(finding=finding, text=describe(finding, **evidence))

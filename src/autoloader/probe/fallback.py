@@ -1,0 +1,89 @@
+"""
+Any system without a backend of its own: what Python's standard library and psutil tell everywhere.
+"""
+
+from ..facts import CpuFacts, HostFacts, LimitFacts, MemoryFacts, SharedMemoryFacts, StorageFacts, SystemFacts
+from .host_io import HostIO
+from .interpreter import read_process, read_start_methods
+from .job import read_job
+from .parse import parse_int, tightest
+from .readings import Readings
+
+PLATFORM_NAMES = {"win32": "windows", "cygwin": "windows", "darwin": "macos"}
+
+
+def collect(io: HostIO, path: str | None = None) -> HostFacts:
+    """
+    Read what every Python tells.
+
+    Args:
+        io: The host.
+        path: The place whose storage is asked about; the working directory without one.
+    """
+    return HostFacts(
+        system=_read_system(io),
+        start_methods=read_start_methods(io),
+        cpu=_read_cpu(io),
+        memory=_read_memory(io),
+        shared_memory=SharedMemoryFacts(),
+        limits=_read_limits(io),
+        storage=_read_storage(path or io.working_directory(), io),
+        job=read_job(io.environment),
+        process=read_process(io),
+    )
+
+
+def _read_system(io: HostIO) -> SystemFacts:
+    readings = Readings()
+    release, machine = io.uname()
+    version, is_free_threaded = io.python()
+    readings.put("platform", PLATFORM_NAMES.get(io.platform, io.platform), "sys.platform")
+    readings.put("release", release, "platform")
+    readings.put("architecture", machine, "platform")
+    readings.put("python", version, "platform")
+    readings.put("is_free_threaded", is_free_threaded, "sys._is_gil_enabled()")
+    return readings.build(SystemFacts)
+
+
+def _read_cpu(io: HostIO) -> CpuFacts:
+    readings = Readings()
+    logical = readings.put("logical", io.cpu_count(), "os.cpu_count()")
+    affinity = readings.put("affinity", io.affinity(), "sched_getaffinity")
+    own = parse_int(io.environment.get("PYTHON_CPU_COUNT"))
+    readings.put("python_cpu_count", own, "PYTHON_CPU_COUNT")
+    mask = None if affinity is None else len(affinity)
+    bound = tightest({"logical": logical, "affinity": mask, "python_cpu_count": own})
+    if bound is not None:
+        readings.put("usable_cpus", float(bound[0]), f"the smallest of the limits: {bound[1]}")
+        readings.put("bound_by", bound[1], "the smallest of the limits")
+    return readings.build(CpuFacts)
+
+
+def _read_memory(io: HostIO) -> MemoryFacts:
+    readings = Readings()
+    total, available = io.psutil_memory() or (None, None)
+    readings.put("total_bytes", total, "psutil.virtual_memory()")
+    readings.put("available_bytes", available, "psutil.virtual_memory()")
+    if available is not None:
+        readings.put("headroom_bytes", float(available), "psutil.virtual_memory()")
+        readings.put("bound_by", "available_bytes", "psutil.virtual_memory()")
+    return readings.build(MemoryFacts)
+
+
+def _read_limits(io: HostIO) -> LimitFacts:
+    readings = Readings()
+    soft, hard = io.resource_limit("NOFILE") or (None, None)
+    readings.put("open_files_soft", soft, "RLIMIT_NOFILE")
+    readings.put("open_files_hard", hard, "RLIMIT_NOFILE")
+    readings.put("temp_dir", io.temp_dir(), "tempfile's order of places")
+    return readings.build(LimitFacts)
+
+
+def _read_storage(path: str | None, io: HostIO) -> StorageFacts:
+    readings = Readings()
+    resolved = None if path is None else readings.put("path", io.real_path(path), "realpath")
+    space = None if resolved is None else io.disk_space(resolved)
+    if space is not None:
+        readings.put("size_bytes", space.total, "statvfs")
+        readings.put("free_bytes", space.free, "statvfs")
+    return readings.build(StorageFacts)

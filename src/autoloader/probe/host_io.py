@@ -1,0 +1,302 @@
+"""
+The one place that asks the operating system and the running interpreter anything.
+
+Every question answers ``None`` where the host does not say; none raises, and none changes the process.
+"""
+
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+_MOST_BYTES = 4 << 20
+
+
+class DiskSpace(NamedTuple):
+    """
+    What ``statvfs`` says of one file system, in bytes.
+    """
+
+    total: int
+    free: int
+
+
+class StartMethods(NamedTuple):
+    """
+    What multiprocessing says of its start methods; *in_force* is ``None`` while the process has fixed none.
+    """
+
+    available: tuple[str, ...]
+    default: str
+    in_force: str | None
+
+
+class MainModule(NamedTuple):
+    """
+    How ``__main__`` was started: the name of its import spec, and its file.
+    """
+
+    spec_name: str | None
+    file: str | None
+
+
+class HostIO(Protocol):
+    """
+    All that a probe may ask of a host. A fake answers by path.
+    """
+
+    @property
+    def platform(self) -> str: ...
+    @property
+    def environment(self) -> Mapping[str, str]: ...
+    def read_text(self, path: str) -> str | None: ...
+    def list_dir(self, path: str) -> tuple[str, ...] | None: ...
+    def real_path(self, path: str) -> str | None: ...
+    def is_writable(self, path: str) -> bool | None: ...
+    def device_number(self, path: str) -> tuple[int, int] | None: ...
+    def disk_space(self, path: str) -> DiskSpace | None: ...
+    def affinity(self) -> tuple[int, ...] | None: ...
+    def cpu_count(self) -> int | None: ...
+    def resource_limit(self, name: str) -> tuple[float, float] | None: ...
+    def uname(self) -> tuple[str, str]: ...
+    def python(self) -> tuple[str, bool]: ...
+    def python_cpu_count(self) -> int | None: ...
+    def working_directory(self) -> str | None: ...
+    def temp_dir(self) -> str | None: ...
+    def start_methods(self) -> StartMethods | None: ...
+    def main_module(self) -> MainModule: ...
+    def other_threads(self) -> int | None: ...
+    def is_daemonic(self) -> bool: ...
+    def is_dataloader_worker(self) -> bool: ...
+    def is_accelerator_initialised(self) -> bool: ...
+    def torch_accelerators(self) -> tuple[str, ...] | None: ...
+    def psutil_memory(self) -> tuple[int, int] | None: ...
+
+
+class RealHost:
+    """
+    This machine and this process.
+    """
+
+    @property
+    def platform(self) -> str:
+        """
+        Return Python's name for the operating system.
+        """
+        return sys.platform
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """
+        Return the environment variables, to be read only.
+        """
+        return os.environ
+
+    def read_text(self, path: str) -> str | None:
+        """
+        Return the text of a file, at most its first 4 MiB; bytes that are not UTF-8 are replaced.
+        """
+        try:
+            with open(path, "rb") as file:
+                return file.read(_MOST_BYTES).decode("utf-8", "replace")
+        except (OSError, ValueError):
+            return None
+
+    def list_dir(self, path: str) -> tuple[str, ...] | None:
+        """
+        Return the names in a folder, sorted.
+        """
+        try:
+            return tuple(sorted(os.listdir(path)))
+        except (OSError, ValueError):
+            return None
+
+    def real_path(self, path: str) -> str | None:
+        """
+        Return the absolute path with its links resolved; the last parts need not exist.
+        """
+        try:
+            return os.path.realpath(path)
+        except (OSError, ValueError):
+            return None
+
+    def is_writable(self, path: str) -> bool | None:
+        """
+        Return whether this user may create files in a folder; ``None`` where there is no such folder.
+        """
+        try:
+            if not os.path.isdir(path):
+                return None
+            return os.access(path, os.W_OK | os.X_OK)
+        except (OSError, ValueError):
+            return None
+
+    def device_number(self, path: str) -> tuple[int, int] | None:
+        """
+        Return the major and minor number of the device that holds a path.
+        """
+        if sys.platform == "win32":
+            return None
+        try:
+            number = os.stat(path).st_dev
+            return os.major(number), os.minor(number)
+        except (OSError, ValueError):
+            return None
+
+    def disk_space(self, path: str) -> DiskSpace | None:
+        """
+        Return size and free space of the file system at *path*. Not for network mounts: a dead one never answers.
+        """
+        try:
+            if sys.platform == "win32":
+                return None
+            status = os.statvfs(path)
+            return DiskSpace(status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize)
+        except (OSError, ValueError):
+            return None
+
+    def affinity(self) -> tuple[int, ...] | None:
+        """
+        Return the CPUs that the scheduler may use for this process.
+        """
+        try:
+            return tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else None
+        except OSError:
+            return None
+
+    def cpu_count(self) -> int | None:
+        """
+        Return the logical CPUs that the system reports to any program.
+        """
+        return os.cpu_count()
+
+    def resource_limit(self, name: str) -> tuple[float, float] | None:
+        """
+        Return the soft and the hard limit of a resource, ``NOFILE`` for instance; infinite where unlimited.
+        """
+        if sys.platform == "win32":
+            return None
+        try:
+            import resource
+
+            limits = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))
+        except (AttributeError, ImportError, OSError, ValueError):
+            return None
+        soft, hard = (float("inf") if limit == resource.RLIM_INFINITY else limit for limit in limits)
+        return soft, hard
+
+    def uname(self) -> tuple[str, str]:
+        """
+        Return the system's release and the machine type.
+        """
+        if hasattr(os, "uname"):
+            names = os.uname()
+            return names.release, names.machine
+        return platform.release(), platform.machine()
+
+    def python(self) -> tuple[str, bool]:
+        """
+        Return implementation and version, and whether this build runs without the GIL.
+        """
+        version = f"{platform.python_implementation()} {platform.python_version()}"
+        return version, not getattr(sys, "_is_gil_enabled", lambda: True)()
+
+    def python_cpu_count(self) -> int | None:
+        """
+        Return what the user set by ``-X cpu_count``; Python 3.13 and newer also take it from ``PYTHON_CPU_COUNT``.
+        """
+        value = sys._xoptions.get("cpu_count")
+        return int(value) if isinstance(value, str) and value.isdecimal() else None
+
+    def working_directory(self) -> str | None:
+        """
+        Return the working directory; ``None`` when it was removed.
+        """
+        try:
+            return os.getcwd()
+        except OSError:
+            return None
+
+    def temp_dir(self) -> str | None:
+        """
+        Return the folder that ``tempfile`` would use, by its own order of places, without trying to write there.
+        """
+        tempfile = sys.modules.get("tempfile")
+        chosen = getattr(tempfile, "tempdir", None) or next(
+            (os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)), None
+        )
+        if chosen is None and sys.platform != "win32":
+            chosen = next((path for path in ("/tmp", "/var/tmp", "/usr/tmp") if os.path.isdir(path)), None)  # noqa: S108
+        return None if chosen is None else os.fsdecode(chosen)
+
+    def start_methods(self) -> StartMethods | None:
+        """
+        Return the start methods, without fixing one.
+        """
+        try:
+            import multiprocessing
+        except ImportError:
+            return None
+        available = multiprocessing.get_all_start_methods()
+        return StartMethods(tuple(available), available[0], multiprocessing.get_start_method(allow_none=True))
+
+    def main_module(self) -> MainModule:
+        """
+        Return how ``__main__`` was started.
+        """
+        main = sys.modules.get("__main__")
+        spec = getattr(main, "__spec__", None)
+        file = getattr(main, "__file__", None)
+        return MainModule(getattr(spec, "name", None), file if isinstance(file, str) else None)
+
+    def other_threads(self) -> int | None:
+        """
+        Return the number of Python threads besides this one.
+        """
+        threading = sys.modules.get("threading")
+        return 0 if threading is None else threading.active_count() - 1
+
+    def is_daemonic(self) -> bool:
+        """
+        Return whether multiprocessing made this process a daemon.
+        """
+        process = sys.modules.get("multiprocessing.process")
+        return False if process is None else bool(process.current_process().daemon)
+
+    def is_dataloader_worker(self) -> bool:
+        """
+        Return whether this process is a worker of a DataLoader.
+        """
+        data = sys.modules.get("torch.utils.data")
+        return data is not None and data.get_worker_info() is not None
+
+    def is_accelerator_initialised(self) -> bool:
+        """
+        Return whether torch has initialised CUDA, ROCm or XPU in this process; never imports torch to ask.
+        """
+        torch = sys.modules.get("torch")
+        backends = (getattr(torch, name, None) for name in ("cuda", "xpu"))
+        return any(backend is not None and backend.is_initialized() for backend in backends)
+
+    def torch_accelerators(self) -> tuple[str, ...] | None:
+        """
+        Return the accelerators that the loaded torch was built for; ``None`` while torch is not loaded.
+        """
+        version = getattr(sys.modules.get("torch"), "version", None)
+        if version is None:
+            return None
+        names = {"cuda": "cuda", "hip": "rocm", "xpu": "xpu"}
+        return tuple(kind for name, kind in names.items() if getattr(version, name, None))
+
+    def psutil_memory(self) -> tuple[int, int] | None:
+        """
+        Return total and available memory as psutil sees them; a psutil that is missing or broken is no answer.
+        """
+        try:
+            import psutil
+
+            memory = psutil.virtual_memory()
+            return int(memory.total), int(memory.available)
+        except Exception:  # noqa: BLE001 (a broken psutil raises anything, PermissionError at import for one)
+            return None

@@ -1,0 +1,221 @@
+"""
+Linux: procfs, sysfs and control groups.
+"""
+
+from ..facts import CpuFacts, HostFacts, LimitFacts, MemoryFacts, NumaFacts, SharedMemoryFacts, SystemFacts
+from . import cgroup
+from .accelerator import read_accelerator
+from .host_io import HostIO
+from .interpreter import read_process, read_start_methods
+from .job import read_job, read_scheduler_cpus
+from .mounts import Mount, parse_mountinfo
+from .parse import (
+    parse_cpu_list,
+    parse_cpu_model,
+    parse_int,
+    parse_load,
+    parse_meminfo,
+    parse_os_release,
+    tightest,
+)
+from .readings import Readings
+from .storage import read_storage
+
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 (not a temporary file: the kernel's place for shared memory)
+
+
+def collect(io: HostIO, path: str | None = None) -> HostFacts:
+    """
+    Read every fact that Linux tells.
+
+    Args:
+        io: The host.
+        path: The place whose storage is asked about; the working directory without one.
+    """
+    mounts = parse_mountinfo(io.read_text("/proc/self/mountinfo"))
+    job = read_job(io.environment)
+    return HostFacts(
+        system=_read_system(io),
+        start_methods=read_start_methods(io),
+        cpu=_read_cpu(io, mounts, job.local_world_size or 1),
+        numa=_read_numa(io),
+        memory=_read_memory(io, mounts),
+        shared_memory=_read_shared_memory(io),
+        limits=_read_limits(io, mounts),
+        storage=read_storage(path or io.working_directory(), io, mounts),
+        accelerator=read_accelerator(io),
+        job=job,
+        process=read_process(io),
+    )
+
+
+def _read_system(io: HostIO) -> SystemFacts:
+    readings = Readings()
+    release, machine = io.uname()
+    readings.put("platform", "linux", "sys.platform")
+    readings.put("release", release, "uname")
+    readings.put("architecture", machine, "uname")
+    distribution = parse_os_release(io.read_text("/etc/os-release") or io.read_text("/usr/lib/os-release"))
+    readings.put("distribution", distribution.get("PRETTY_NAME"), "os-release")
+    version, is_free_threaded = io.python()
+    readings.put("python", version, "platform")
+    readings.put("is_free_threaded", is_free_threaded, "sys._is_gil_enabled()")
+    readings.put("wsl_version", _wsl_version(release), "uname")
+    readings.put("container", *_container(io))
+    readings.put("notebook", *_notebook(io))
+    return readings.build(SystemFacts)
+
+
+def _wsl_version(release: str) -> int:
+    """
+    Return 1 or 2 under WSL: its kernels are ``4.4.0-19041-Microsoft`` and ``5.15.0-microsoft-standard-WSL2``.
+    """
+    lowered = release.lower()
+    if "microsoft" not in lowered:
+        return 0
+    return 2 if "wsl2" in lowered or "standard" in lowered else 1
+
+
+def _container(io: HostIO) -> tuple[str, str]:
+    """
+    Return the kind of container and the sign of it.
+    """
+    if "KUBERNETES_SERVICE_HOST" in io.environment:
+        return "kubernetes", "KUBERNETES_SERVICE_HOST"
+    signs = {"docker": "/.dockerenv", "podman": "/run/.containerenv"}
+    for kind, path in signs.items():
+        if io.read_text(path) is not None:
+            return kind, path
+    named = (io.read_text("/run/systemd/container") or io.environment.get("container", "")).strip()
+    if named:
+        return named, "/run/systemd/container or the variable 'container'"
+    if "SINGULARITY_CONTAINER" in io.environment or "APPTAINER_CONTAINER" in io.environment:
+        return "apptainer", "APPTAINER_CONTAINER"
+    return "none", "no container's mark was found"
+
+
+def _notebook(io: HostIO) -> tuple[str, str]:
+    marks = {
+        "COLAB_RELEASE_TAG": "colab",
+        "COLAB_GPU": "colab",
+        "KAGGLE_KERNEL_RUN_TYPE": "kaggle",
+        "JPY_PARENT_PID": "jupyter",
+    }
+    found = next((mark for mark in marks if mark in io.environment), None)
+    return ("none", "no notebook's variable is set") if found is None else (marks[found], found)
+
+
+def _read_cpu(io: HostIO, mounts: tuple[Mount, ...], local_world_size: int) -> CpuFacts:
+    readings = Readings()
+    readings.put("model", parse_cpu_model(io.read_text("/proc/cpuinfo")), "/proc/cpuinfo")
+    online = parse_cpu_list(io.read_text("/sys/devices/system/cpu/online"))
+    if online is not None:
+        logical = readings.put("logical", len(online), "/sys/devices/system/cpu/online")
+        _put_topology(readings, io, online)
+    else:
+        logical = readings.put("logical", io.cpu_count(), "os.cpu_count()")
+    affinity = readings.put("affinity", io.affinity(), "sched_getaffinity")
+    cpuset, source = cgroup.read_cpuset(io, mounts) or (None, "")
+    readings.put("cpuset", cpuset, source)
+    quota, source = cgroup.read_quota(io, mounts) or (None, "")
+    readings.put("quota_cpus", quota, source)
+    scheduler, source = read_scheduler_cpus(io.environment, local_world_size) or (None, "")
+    readings.put("scheduler_cpus", scheduler, source)
+    own = readings.put("python_cpu_count", *_python_cpu_count(io))
+    bound = tightest(
+        {
+            "logical": logical,
+            "affinity": None if affinity is None else float(len(affinity)),
+            "cpuset": None if cpuset is None else float(len(cpuset)),
+            "quota_cpus": quota,
+            "scheduler_cpus": scheduler,
+            "python_cpu_count": own,
+        }
+    )
+    if bound is not None:
+        readings.put("usable_cpus", float(bound[0]), f"the smallest of the limits: {bound[1]}")
+        readings.put("bound_by", bound[1], "the smallest of the limits")
+    readings.put("load_1min", parse_load(io.read_text("/proc/loadavg")), "/proc/loadavg")
+    return readings.build(CpuFacts)
+
+
+def _python_cpu_count(io: HostIO) -> tuple[int | None, str]:
+    by_option = io.python_cpu_count()
+    if by_option is not None:
+        return by_option, "-X cpu_count"
+    return parse_int(io.environment.get("PYTHON_CPU_COUNT")), "PYTHON_CPU_COUNT"
+
+
+def _put_topology(readings: Readings, io: HostIO, online: tuple[int, ...]) -> None:
+    """
+    Count cores and packages by the sibling lists of the CPUs that are online.
+    """
+    folder = "/sys/devices/system/cpu"
+    cores = {io.read_text(f"{folder}/cpu{cpu}/topology/core_cpus_list") for cpu in online}
+    if cores == {None}:
+        cores = {io.read_text(f"{folder}/cpu{cpu}/topology/thread_siblings_list") for cpu in online}
+    packages = {io.read_text(f"{folder}/cpu{cpu}/topology/physical_package_id") for cpu in online}
+    readings.put("physical", len(cores - {None}) or None, f"{folder}/cpu*/topology")
+    known = {number for text in packages if (number := parse_int(text)) is not None and number >= 0}
+    readings.put("sockets", len(known) or None, f"{folder}/cpu*/topology")
+
+
+def _read_numa(io: HostIO) -> NumaFacts:
+    readings = Readings()
+    folder = "/sys/devices/system/node"
+    with_memory = parse_cpu_list(io.read_text(f"{folder}/has_memory"))
+    with_cpus = parse_cpu_list(io.read_text(f"{folder}/has_cpu"))
+    if with_memory is None and io.list_dir(folder) is None:
+        readings.put("nodes", 1, "the kernel shows no memory nodes")
+        readings.put("cpu_nodes", 1, "the kernel shows no memory nodes")
+    else:
+        readings.put("nodes", with_memory and len(with_memory), f"{folder}/has_memory")
+        readings.put("cpu_nodes", with_cpus and len(with_cpus), f"{folder}/has_cpu")
+    return readings.build(NumaFacts)
+
+
+def _read_memory(io: HostIO, mounts: tuple[Mount, ...]) -> MemoryFacts:
+    readings = Readings()
+    sizes = parse_meminfo(io.read_text("/proc/meminfo"))
+    readings.put("total_bytes", sizes.get("MemTotal"), "/proc/meminfo")
+    available = readings.put("available_bytes", sizes.get("MemAvailable"), "/proc/meminfo")
+    readings.put("swap_total_bytes", sizes.get("SwapTotal"), "/proc/meminfo")
+    limit, source = cgroup.read_memory_limit(io, mounts) or (None, "")
+    readings.put("cgroup_limit_bytes", limit, source)
+    headroom, source = cgroup.read_memory_headroom(io, mounts) or (None, "")
+    readings.put("cgroup_headroom_bytes", headroom, source)
+    known = (("available_bytes", available), ("cgroup_headroom_bytes", headroom))
+    least = min(((float(size), name) for name, size in known if size is not None), default=None)
+    if least is not None:
+        readings.put("headroom_bytes", least[0], f"the smaller of the two: {least[1]}")
+        readings.put("bound_by", least[1], "the smaller of the two")
+    return readings.build(MemoryFacts)
+
+
+def _read_shared_memory(io: HostIO) -> SharedMemoryFacts:
+    readings = Readings()
+    is_writable = io.is_writable(SHARED_MEMORY)
+    if is_writable is None:
+        return readings.build(SharedMemoryFacts)
+    readings.put("path", SHARED_MEMORY, "the kernel's fixed place")
+    readings.put("is_writable", is_writable, "access(2)")
+    space = io.disk_space(SHARED_MEMORY)
+    if space is not None:
+        readings.put("size_bytes", space.total, "statvfs")
+        readings.put("free_bytes", space.free, "statvfs")
+    return readings.build(SharedMemoryFacts)
+
+
+def _read_limits(io: HostIO, mounts: tuple[Mount, ...]) -> LimitFacts:
+    readings = Readings()
+    soft, hard = io.resource_limit("NOFILE") or (None, None)
+    readings.put("open_files_soft", soft, "RLIMIT_NOFILE")
+    readings.put("open_files_hard", hard, "RLIMIT_NOFILE")
+    open_now = io.list_dir("/proc/self/fd")
+    readings.put("open_files_now", None if open_now is None else len(open_now) - 1, "/proc/self/fd")
+    processes, _ = io.resource_limit("NPROC") or (None, None)
+    readings.put("processes_soft", processes, "RLIMIT_NPROC")
+    headroom, source = cgroup.read_pids_headroom(io, mounts) or (None, "")
+    readings.put("pids_headroom", headroom, source)
+    readings.put("temp_dir", io.temp_dir(), "tempfile's order of places")
+    return readings.build(LimitFacts)

@@ -1,0 +1,65 @@
+"""
+The mount table, and which mount holds a path.
+"""
+
+import re
+from typing import NamedTuple
+
+
+class Mount(NamedTuple):
+    """
+    One line of /proc/self/mountinfo.
+    """
+
+    device: tuple[int, int]
+    root: str
+    mount_point: str
+    filesystem: str
+    source: str
+    super_options: tuple[str, ...]
+
+
+def parse_mountinfo(text: str | None) -> tuple[Mount, ...]:
+    """
+    Return the mounts in the kernel's order, lines that make no sense left out. Source: proc_pid_mountinfo(5).
+    """
+    return tuple(mount for line in (text or "").splitlines() if (mount := _parse_line(line)) is not None)
+
+
+def _parse_line(line: str) -> Mount | None:
+    before, separator, after = line.partition(" - ")
+    left, right = before.split(" "), after.split(" ")
+    numbers = re.fullmatch(r"(\d+):(\d+)", left[2]) if len(left) >= 5 else None
+    if not separator or numbers is None or len(right) < 2:
+        return None
+    return Mount(
+        device=(int(numbers[1]), int(numbers[2])),
+        root=_unescape(left[3]),
+        mount_point=_unescape(left[4]),
+        filesystem=right[0],
+        source=_unescape(right[1]),
+        super_options=tuple(right[2].split(",")) if len(right) > 2 else (),
+    )
+
+
+def _unescape(text: str) -> str:
+    """
+    Put back space, tab, newline and backslash, which the kernel writes in octal.
+    """
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+def mount_of(path: str, mounts: tuple[Mount, ...]) -> Mount | None:
+    """
+    Return the mount that holds an absolute, resolved path; of mounts over one another the last.
+    """
+    holding = [mount for mount in mounts if is_below(path, mount.mount_point)]
+    longest = max((len(mount.mount_point) for mount in holding), default=0)
+    return next((mount for mount in reversed(holding) if len(mount.mount_point) == longest), None)
+
+
+def is_below(path: str, folder: str) -> bool:
+    """
+    Return whether *path* is *folder* or lies in it.
+    """
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -1,0 +1,153 @@
+"""
+Pure functions from the text of the kernel's files to values; text that makes no sense is ``None``.
+"""
+
+import re
+from collections.abc import Mapping
+
+NO_LIMIT = float("inf")
+
+
+def parse_int(text: str | None) -> int | None:
+    """
+    Return the decimal number that *text* is, white space around it aside.
+    """
+    try:
+        return None if text is None else int(text.strip(), 10)
+    except ValueError:
+        return None
+
+
+def parse_cpu_list(text: str | None) -> tuple[int, ...] | None:
+    """
+    Return the numbers of a kernel list such as ``0-3,8,10-11``; an empty list is ``None``.
+
+    Source: cpuset(7), "List format".
+    """
+    cpus: set[int] = set()
+    for part in (text or "").strip().split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?(?::\d+/\d+)?", part.strip())
+        if match is None:
+            return None
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last - first >= 1 << 16:
+            return None
+        cpus.update(range(first, last + 1))
+    return tuple(sorted(cpus)) or None
+
+
+def parse_meminfo(text: str | None) -> dict[str, int]:
+    """
+    Return the sizes of /proc/meminfo in bytes, by name. Source: proc_meminfo(5).
+    """
+    sizes = {}
+    for line in (text or "").splitlines():
+        match = re.fullmatch(r"(\w+)(?:\(\w+\))?:\s+(\d+)(?: kB)?\s*", line)
+        if match is not None:
+            sizes[match[1]] = int(match[2]) * (1024 if line.rstrip().endswith("kB") else 1)
+    return sizes
+
+
+def parse_cpu_max(text: str | None) -> float | None:
+    """
+    Return the CPUs that a ``cpu.max`` of cgroup v2 grants. Source: kernel, cgroup-v2.rst, "CPU Interface Files".
+    """
+    words = (text or "").split()
+    if not words:
+        return None
+    if words[0] == "max":
+        return NO_LIMIT
+    quota, period = parse_int(words[0]), parse_int(words[1]) if len(words) > 1 else 100_000
+    return quota / period if quota and period and quota > 0 and period > 0 else None
+
+
+def parse_cfs_quota(quota_text: str | None, period_text: str | None) -> float | None:
+    """
+    Return the CPUs that cgroup v1 grants; a quota of -1 is none. Source: kernel, sched-bwc.rst.
+    """
+    quota, period = parse_int(quota_text), parse_int(period_text)
+    if quota is None:
+        return None
+    if quota < 0:
+        return NO_LIMIT
+    return quota / period if quota > 0 and period is not None and period > 0 else None
+
+
+def parse_limit(text: str | None) -> float | None:
+    """
+    Return the number in a cgroup's limit file, infinite for ``max`` and for v1's way to say so.
+
+    cgroup v1 has no word for "unlimited": it shows the largest page-aligned number, 9223372036854771712 on most
+    machines. Whatever is 2**60 or more is taken for none.
+    """
+    if text is not None and text.strip() == "max":
+        return NO_LIMIT
+    limit = parse_int(text)
+    if limit is None or limit < 0:
+        return None
+    return NO_LIMIT if limit >= 1 << 60 else float(limit)
+
+
+def parse_flat_keyed(text: str | None) -> dict[str, int]:
+    """
+    Return the numbers of a ``name number`` file, ``memory.stat`` for instance.
+    """
+    pairs = (line.split() for line in (text or "").splitlines())
+    return {pair[0]: number for pair in pairs if len(pair) == 2 and (number := parse_int(pair[1])) is not None}
+
+
+def parse_os_release(text: str | None) -> dict[str, str]:
+    """
+    Return the values of os-release(5), quotes removed.
+    """
+    pairs = (line.partition("=") for line in (text or "").splitlines() if not line.lstrip().startswith("#"))
+    return {name.strip(): value.strip().strip("\"'") for name, sign, value in pairs if sign}
+
+
+def parse_cpu_model(text: str | None) -> str | None:
+    """
+    Return the brand that /proc/cpuinfo names; ARM kernels name none.
+    """
+    match = re.search(r"^(?:model name|cpu model|cpu|Model)[ \t]*:[ \t]*(\S.*?)[ \t]*$", text or "", re.MULTILINE)
+    return None if match is None else match[1]
+
+
+def parse_slurm_cpus(text: str | None) -> int | None:
+    """
+    Return the CPUs of the first node in Slurm's ``SLURM_JOB_CPUS_PER_NODE``: ``8``, ``8(x2)`` or ``8(x2),4``.
+    """
+    match = re.match(r"\s*(\d+)", text or "")
+    return int(match[1]) if match is not None else None
+
+
+def parse_load(text: str | None) -> float | None:
+    """
+    Return the first number of /proc/loadavg.
+    """
+    try:
+        return float((text or "").split()[0])
+    except (IndexError, ValueError):
+        return None
+
+
+def reimported_main(spec_name: str | None, file: str | None) -> str | None:
+    """
+    Return the module or file that multiprocessing imports again in a child that it spawns.
+
+    ``python -m package`` runs ``package.__main__``, which is not imported again, and neither is IPython, nor a
+    ``__main__`` without a file. Source: CPython, Lib/multiprocessing/spawn.py, ``get_preparation_data``,
+    ``_fixup_main_from_name``, ``_fixup_main_from_path``.
+    """
+    if spec_name is not None:
+        return None if spec_name == "__main__" or spec_name.endswith(".__main__") else spec_name
+    if file is None or re.split(r"[\\/]", file)[-1].partition(".")[0] == "ipython":
+        return None
+    return file
+
+
+def tightest(limits: Mapping[str, float | None]) -> tuple[float, str] | None:
+    """
+    Return the smallest of the limits that are known and greater than 0, and its name; of equal ones the first.
+    """
+    known = [(limit, name) for name, limit in limits.items() if limit is not None and limit > 0]
+    return min(known, key=lambda pair: pair[0]) if known else None

@@ -1,0 +1,98 @@
+"""
+JSON in and out for the frozen records of facts, traits and plan.
+
+A limit that does not exist is ``float("inf")`` in Python and ``"no limit"`` in JSON, which has no infinity.
+"""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+NO_LIMIT = float("inf")
+_NO_LIMIT_TEXT = "no limit"
+
+R = TypeVar("R")
+
+
+def to_json(value: Any) -> Any:
+    """
+    Turn a record, and all that it holds, into what ``json.dumps`` takes.
+    """
+    if dataclasses.is_dataclass(value):
+        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item) for item in value]
+    return _NO_LIMIT_TEXT if value == NO_LIMIT else value
+
+
+def from_json(record_class: type[R], data: Any, path: str = "") -> R:
+    """
+    Build a record of *record_class* from what :func:`to_json` made of one.
+
+    Args:
+        record_class: A frozen dataclass.
+        data: What ``json.loads`` gave.
+        path: Where *data* lies in the whole document, for the error text.
+
+    Raises:
+        ValueError: *data* has a field too many, one too few, or one of another type; the text names it.
+    """
+    where = path or record_class.__name__
+    if not isinstance(data, Mapping):
+        raise ValueError(f"{where} should be an object, and is {data!r}")
+    hints = typing.get_type_hints(record_class)
+    fields = {field.name: field for field in dataclasses.fields(record_class)}  # type: ignore[arg-type]
+    unknown = sorted(set(data) - set(fields))
+    if unknown:
+        raise ValueError(f"{where} has a field {unknown[0]!r} that this version does not know")
+    for name, field in fields.items():
+        has_default = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+        if name not in data and not has_default:
+            raise ValueError(f"{where} lacks the field {name!r}")
+    return record_class(**{name: _value(hints[name], item, f"{where}.{name}") for name, item in data.items()})
+
+
+def _value(hint: Any, data: Any, path: str) -> Any:
+    """
+    Give *data* the type that *hint* asks for.
+    """
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any or isinstance(hint, TypeVar):
+        return _inverse_limit(data)
+    if origin in (typing.Union, types.UnionType):
+        return None if data is None else _value(next(a for a in arguments if a is not type(None)), data, path)
+    if origin is typing.Literal:
+        return _checked(data in arguments, data, path, f"one of {', '.join(map(repr, arguments))}")
+    if origin is tuple:
+        _checked(isinstance(data, list), data, path, "a list")
+        return tuple(_value(arguments[0], item, f"{path}[{number}]") for number, item in enumerate(data))
+    if origin is Mapping:
+        _checked(isinstance(data, Mapping), data, path, "an object")
+        return {key: _value(arguments[1], item, f"{path}.{key}") for key, item in data.items()}
+    if dataclasses.is_dataclass(origin or hint):
+        return from_json(typing.cast("type[Any]", origin or hint), data, path)
+    return _scalar(hint, data, path)
+
+
+def _scalar(hint: Any, data: Any, path: str) -> Any:
+    """
+    Check a string, a truth value or a number; an int is a fine float, a bool is no number.
+    """
+    value = _inverse_limit(data) if hint is float else data
+    accepted = (float, int) if hint is float else hint
+    fits = isinstance(value, accepted) and (hint is bool or not isinstance(value, bool))
+    return _checked(fits, value, path, {"str": "text", "bool": "true or false"}.get(hint.__name__, "a number"))
+
+
+def _inverse_limit(data: Any) -> Any:
+    return NO_LIMIT if data == _NO_LIMIT_TEXT else data
+
+
+def _checked(fits: bool, data: Any, path: str, expected: str) -> Any:
+    if not fits:
+        raise ValueError(f"{path} should be {expected}, and is {data!r}")
+    return data

@@ -1,0 +1,150 @@
+"""
+The facts of a host as a table of short lines, in plain ASCII.
+"""
+
+from collections.abc import Iterator
+
+from ..facts import HostFacts
+from ..records import NO_LIMIT
+
+UNKNOWN = "unknown"
+
+
+def render_facts(facts: HostFacts) -> str:
+    """
+    Return one line for each group of facts.
+    """
+    lines = {
+        "system": _system(facts),
+        "environment": _environment(facts),
+        "CPU": facts.cpu.model or UNKNOWN,
+        "usable CPUs": _usable_cpus(facts),
+        "CPU limits": _cpu_limits(facts),
+        "NUMA nodes": _count(facts.numa.nodes),
+        "memory": _memory(facts),
+        "shared memory": _shared_memory(facts),
+        "limits": _limits(facts),
+        "storage": _storage(facts),
+        "accelerator": _accelerator(facts),
+        "start methods": _start_methods(facts),
+        "job": _job(facts),
+    }
+    return "\n".join(f"{name:<13}  {text}" for name, text in lines.items())
+
+
+def render_bytes(size: float | None) -> str:
+    """
+    Return a size in the unit that people would use.
+    """
+    if size is None:
+        return UNKNOWN
+    if size == NO_LIMIT:
+        return "no limit"
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size:.0f} bytes"
+
+
+def _count(number: float | None, unit: str = "") -> str:
+    if number is None:
+        return UNKNOWN
+    text = "no limit" if number == NO_LIMIT else f"{number:g}"
+    return f"{text} {unit}{'' if number == 1 else 's'}" if unit else text
+
+
+def _system(facts: HostFacts) -> str:
+    system = facts.system
+    names = {"linux": "Linux", "macos": "macOS", "windows": "Windows"}
+    kernel = [names.get(system.platform or "", system.platform), system.release, system.architecture]
+    free = "without GIL" if system.is_free_threaded else None
+    parts = [" ".join(part for part in kernel if part), system.distribution, system.python, free]
+    return ", ".join(part for part in parts if part) or UNKNOWN
+
+
+def _environment(facts: HostFacts) -> str:
+    system = facts.system
+    parts = []
+    if system.wsl_version:
+        parts.append(f"WSL {system.wsl_version}")
+    if system.container not in {None, "none"}:
+        parts.append(f"{system.container} container")
+    if system.notebook not in {None, "none"}:
+        parts.append(f"{system.notebook} notebook")
+    return ", ".join(parts) or (UNKNOWN if system.container is None else "no container, no notebook")
+
+
+def _usable_cpus(facts: HostFacts) -> str:
+    cpu = facts.cpu
+    parts = [f"bound by {cpu.bound_by}" if cpu.bound_by else "", f"of {_count(cpu.logical)} logical"]
+    parts += [_count(cpu.physical, "core"), _count(cpu.sockets, "socket")]
+    return f"{_count(cpu.usable_cpus)} ({', '.join(part for part in parts if part)})"
+
+
+def _cpu_limits(facts: HostFacts) -> str:
+    cpu = facts.cpu
+
+    def listed() -> Iterator[str]:
+        yield f"affinity {UNKNOWN if cpu.affinity is None else len(cpu.affinity)}"
+        yield f"cpuset {UNKNOWN if cpu.cpuset is None else len(cpu.cpuset)}"
+        yield "no quota" if cpu.quota_cpus == NO_LIMIT else f"quota {_count(cpu.quota_cpus)}"
+        if cpu.scheduler_cpus is not None:
+            yield f"batch system {_count(cpu.scheduler_cpus)}"
+        if cpu.python_cpu_count is not None:
+            yield f"PYTHON_CPU_COUNT {cpu.python_cpu_count}"
+
+    return ", ".join(listed())
+
+
+def _memory(facts: HostFacts) -> str:
+    memory = facts.memory
+    host = f"{render_bytes(memory.available_bytes)} available of {render_bytes(memory.total_bytes)}"
+    limit, left = memory.cgroup_limit_bytes, memory.cgroup_headroom_bytes
+    if limit is None or limit == NO_LIMIT:
+        return f"{host}, {'cgroup limit unknown' if limit is None else 'no cgroup limit'}"
+    return f"{host}, cgroup limit {render_bytes(limit)} with {render_bytes(left)} left"
+
+
+def _shared_memory(facts: HostFacts) -> str:
+    shared = facts.shared_memory
+    if shared.path is None:
+        return UNKNOWN
+    state = "" if shared.is_writable else ", not writable"
+    return f"{render_bytes(shared.free_bytes)} free of {render_bytes(shared.size_bytes)} at {shared.path}{state}"
+
+
+def _limits(facts: HostFacts) -> str:
+    limits = facts.limits
+    files = f"{_count(limits.open_files_soft)} open files ({_count(limits.open_files_hard)} if raised)"
+    return f"{files}, {_count(limits.processes_soft)} processes, cgroup leaves {_count(limits.pids_headroom)}"
+
+
+def _storage(facts: HostFacts) -> str:
+    storage = facts.storage
+    if storage.path is None:
+        return UNKNOWN
+    on = f"{storage.filesystem} on {storage.device}" if storage.filesystem else "file system unknown"
+    return f"{storage.kind or UNKNOWN}, {on}, {render_bytes(storage.free_bytes)} free, at {storage.path}"
+
+
+def _accelerator(facts: HostFacts) -> str:
+    device = facts.accelerator
+    if device.kind is None:
+        return UNKNOWN if device.count is None else "none"
+    return f"{_count(device.count)} {device.kind}, driver {device.driver or UNKNOWN}"
+
+
+def _start_methods(facts: HostFacts) -> str:
+    methods = facts.start_methods
+    marked = (f"{name} (default)" if name == methods.default else name for name in methods.available)
+    return ", ".join(marked) or UNKNOWN
+
+
+def _job(facts: HostFacts) -> str:
+    job = facts.job
+    if job.launcher is None:
+        return "single process"
+    return (
+        f"{job.launcher}, rank {_count(job.rank)}, local rank {_count(job.local_rank)}"
+        f" of {_count(job.local_world_size)} on this node"
+    )
