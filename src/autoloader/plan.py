@@ -3,7 +3,6 @@ One choice for each setting of a DataLoader, each with its reason.
 """
 
 import json
-import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -128,7 +127,7 @@ class Plan:
         if name not in self.choices:
             raise ArgumentError(describe("argument.not-in-plan", value=name, known=", ".join(self.choices)))
         choice = self.choices[name]
-        lines = [f"{name} = {choice.value}", f"  rule: {choice.rule}", f"  because: {choice.because}"]
+        lines = [f"{name} = {_short(choice.value)}", f"  rule: {choice.rule}", f"  because: {choice.because}"]
         for limit in choice.limits:
             allows = "anything" if limit.value == float("inf") else f"{limit.value:g}"
             lines.append(f"  did not bind: {limit.rule} allows {allows} ({limit.because})")
@@ -141,7 +140,7 @@ class Plan:
         changed = {
             name: Choice(value=value, rule=f"{name}.fixed", because="you set it")
             for name, value in fixed.items()
-            if name not in self.choices or self.choices[name].value != value
+            if name not in self.choices or _plain(self.choices[name].value) != _plain(value)
         }
         return replace(self, choices={**self.choices, **changed}) if changed else self
 
@@ -189,14 +188,14 @@ class Plan:
 
 def _plain(value: Any) -> Any:
     """
-    Return what JSON can hold for the user's own objects: a context's method, a number of another type.
+    Return a multiprocessing context of the user's by its method's name, and everything else as it is.
     """
     method = getattr(value, "get_start_method", None)
-    return operator.index(value) if method is None else method()
+    return value if method is None else method()
 
 
 def _short(value: object) -> str:
-    return "torch's default" if value is None else str(value)
+    return "torch's default" if value is None else str(_plain(value))
 
 
 def smallest(limits: Iterable[Limit]) -> tuple[Limit, tuple[Limit, ...]]:

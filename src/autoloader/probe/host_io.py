@@ -54,7 +54,6 @@ class HostIO(Protocol):
     def list_dir(self, path: str) -> tuple[str, ...] | None: ...
     def real_path(self, path: str) -> str | None: ...
     def is_writable(self, path: str) -> bool | None: ...
-    def device_number(self, path: str) -> tuple[int, int] | None: ...
     def disk_space(self, path: str) -> DiskSpace | None: ...
     def affinity(self) -> tuple[int, ...] | None: ...
     def cpu_count(self) -> int | None: ...
@@ -129,18 +128,6 @@ class RealHost:
             if not os.path.isdir(path):
                 return None
             return os.access(path, os.W_OK | os.X_OK)
-        except (OSError, ValueError):
-            return None
-
-    def device_number(self, path: str) -> tuple[int, int] | None:
-        """
-        Return the major and minor number of the device that holds a path.
-        """
-        if sys.platform == "win32":
-            return None
-        try:
-            number = os.stat(path).st_dev
-            return os.major(number), os.minor(number)
         except (OSError, ValueError):
             return None
 

@@ -1,0 +1,22 @@
+"""
+Keeps unit tests off the real machine: only tests marked ``real_host`` may ask it.
+"""
+
+import pytest
+
+from autoloader.probe.host_io import RealHost
+
+
+@pytest.fixture(autouse=True)
+def _no_real_host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Make every question to the real host an error, unless the test says that it wants it.
+    """
+    if request.node.get_closest_marker("real_host"):
+        return
+    for name in [name for name in vars(RealHost) if not name.startswith("_")]:
+
+        def refuse(*arguments: object, name: str = name) -> None:
+            raise AssertionError(f"this test asked the real host for {name}; use FakeHost, or mark it real_host")
+
+        monkeypatch.setattr(RealHost, name, property(refuse) if isinstance(vars(RealHost)[name], property) else refuse)

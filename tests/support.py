@@ -1,0 +1,109 @@
+"""
+A host that exists only as answers, for tests that must give the same on every machine.
+"""
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from autoloader.probe.host_io import DiskSpace, MainModule, StartMethods
+
+
+@dataclass
+class FakeHost:
+    """
+    Answers by path. A folder exists when a file lies in it, or when it is listed in *folders*.
+    """
+
+    files: dict[str, str] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    links: dict[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    platform: str = "linux"
+    spaces: dict[str, DiskSpace] = field(default_factory=dict)
+    mask: tuple[int, ...] | None = None
+    cpus: int | None = None
+    resource_limits: dict[str, tuple[float, float]] = field(default_factory=dict)
+    release: str = "6.1.0"
+    machine: str = "x86_64"
+    own_cpu_count: int | None = None
+    methods: StartMethods | None = StartMethods(("fork", "spawn", "forkserver"), "fork", None)
+    main: MainModule = MainModule(None, None)
+    threads: int | None = 0
+    daemonic: bool = False
+    dataloader_worker: bool = False
+    accelerator_initialised: bool = False
+    accelerators: tuple[str, ...] | None = None
+    memory: tuple[int, int] | None = None
+    read_only: frozenset[str] = frozenset()
+
+    def _is_folder(self, path: str) -> bool:
+        prefix = path.rstrip("/") + "/"
+        return path in self.folders or any(name.startswith(prefix) for name in (*self.files, *self.folders))
+
+    def read_text(self, path: str) -> str | None:
+        return self.files.get(path)
+
+    def list_dir(self, path: str) -> tuple[str, ...] | None:
+        if not self._is_folder(path):
+            return None
+        prefix = path.rstrip("/") + "/"
+        below = (name[len(prefix) :] for name in (*self.files, *self.folders) if name.startswith(prefix))
+        return tuple(sorted({name.partition("/")[0] for name in below}))
+
+    def real_path(self, path: str) -> str | None:
+        return self.links.get(path, posixpath.normpath(path))
+
+    def is_writable(self, path: str) -> bool | None:
+        return path not in self.read_only if self._is_folder(path) or path in self.spaces else None
+
+    def disk_space(self, path: str) -> DiskSpace | None:
+        return self.spaces.get(path)
+
+    def affinity(self) -> tuple[int, ...] | None:
+        return self.mask
+
+    def cpu_count(self) -> int | None:
+        return self.cpus
+
+    def resource_limit(self, name: str) -> tuple[float, float] | None:
+        return self.resource_limits.get(name)
+
+    def uname(self) -> tuple[str, str]:
+        return self.release, self.machine
+
+    def python(self) -> tuple[str, bool]:
+        return "CPython 3.12.1", False
+
+    def python_cpu_count(self) -> int | None:
+        return self.own_cpu_count
+
+    def working_directory(self) -> str | None:
+        return "/work"
+
+    def temp_dir(self) -> str | None:
+        return "/tmp"
+
+    def start_methods(self) -> StartMethods | None:
+        return self.methods
+
+    def main_module(self) -> MainModule:
+        return self.main
+
+    def other_threads(self) -> int | None:
+        return self.threads
+
+    def is_daemonic(self) -> bool:
+        return self.daemonic
+
+    def is_dataloader_worker(self) -> bool:
+        return self.dataloader_worker
+
+    def is_accelerator_initialised(self) -> bool:
+        return self.accelerator_initialised
+
+    def torch_accelerators(self) -> tuple[str, ...] | None:
+        return self.accelerators
+
+    def psutil_memory(self) -> tuple[int, int] | None:
+        return self.memory
