@@ -2,6 +2,8 @@
 Keeps unit tests off the real machine: only tests marked ``real_host`` may ask it.
 """
 
+import importlib.util
+
 import pytest
 
 from autoloader.probe.host_io import RealHost
@@ -20,3 +22,15 @@ def _no_real_host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
             raise AssertionError(f"this test asked the real host for {name}; use FakeHost, or mark it real_host")
 
         monkeypatch.setattr(RealHost, name, property(refuse) if isinstance(vars(RealHost)[name], property) else refuse)
+
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+
+collect_ignore_glob = [] if HAS_TORCH else ["loader/*", "engine/*", "test_documents.py", "test_example.py"]
+
+
+def pytest_report_header() -> str:
+    """
+    Say what is left out where torch is not installed.
+    """
+    return "torch: installed" if HAS_TORCH else f"torch: not installed, left out: {', '.join(collect_ignore_glob)}"

@@ -175,4 +175,5 @@ def _progress() -> Any:
     from rich.console import Console
     from rich.progress import Progress
 
-    return Progress(console=Console(stderr=True), transient=True)
+    console = Console(stderr=True)
+    return Progress(console=console, transient=True, disable=not console.is_terminal)

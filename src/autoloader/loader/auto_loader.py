@@ -197,7 +197,7 @@ class AutoLoader(DataLoader[Any]):
         """
         settings = self.plan.as_kwargs()
         settings["worker_init_fn"] = self.worker_init_fn
-        if self.plan.value("backend") == "inline":
+        if self.plan.value("backend") == "inline" and settings["num_workers"]:
             settings = {name: value for name, value in settings.items() if name not in NEEDS_WORKERS}
             settings["num_workers"] = 0
         return settings

@@ -1,0 +1,99 @@
+"""
+Contexts that remember their processes, and end them by one deadline.
+"""
+
+import multiprocessing
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from autoloader.engine import processes
+from autoloader.engine.processes import WorkerGroup, recording_context
+
+
+class Clock:
+    """
+    A clock that moves when told.
+    """
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_patience_is_one_deadline_for_all_joins() -> None:
+    """
+    The first join starts the clock; later ones get what is left of five seconds.
+    """
+    clock = Clock()
+    group = WorkerGroup(clock)
+    assert group.patience(5.0) == 5.0
+    clock.now += 3.5
+    assert (group.patience(5.0), group.patience(1.0)) == (1.5, 1.0)
+    clock.now += 10
+    assert group.patience(5.0) == 0.0
+    assert group.patience(None) is None
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_recording_context_has_the_method_and_notes_each_process(method: str) -> None:
+    """
+    Queues, events and processes are the method's own; each process is in the group, with pid and exit code.
+    """
+    group = WorkerGroup()
+    context = recording_context(method, group)
+    assert context.get_start_method() == method
+    process = context.Process(target=time.sleep, args=(0,))
+    process.start()
+    process.join(30)
+    assert [(each.pid, each.exitcode) for each in group.processes] == [(process.pid, 0)]
+
+
+def test_recording_context_of_a_context_object_has_its_method() -> None:
+    """
+    A context that the user made by get_context() is recorded like its name.
+    """
+    context = recording_context(multiprocessing.get_context("spawn"), WorkerGroup())
+    assert context.get_start_method() == "spawn"
+    assert hasattr(context, "Process")
+
+
+def test_context_of_the_users_own_making_is_used_as_it_is() -> None:
+    """
+    A class that is not multiprocessing's may do anything, so nothing is put around it.
+    """
+
+    class Own(type(multiprocessing.get_context("fork"))):
+        pass
+
+    own: Any = Own()
+    assert recording_context(own, WorkerGroup()) is own
+
+
+def ignore_terminate(ready: Any) -> None:
+    """
+    Be a process that SIGTERM does not end.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ready.set()
+    time.sleep(3600)
+
+
+def test_end_kills_what_does_not_terminate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    After the deadline comes terminate, and after that kill.
+    """
+    monkeypatch.setattr(processes, "CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr(processes, "KILL_SECONDS", 0.05)
+    group = WorkerGroup()
+    context = recording_context("fork", group)
+    ready = context.Event()
+    context.Process(target=ignore_terminate, args=(ready,), daemon=True).start()
+    assert ready.wait(30)
+    group.end()
+    group.processes[0].join()
+    assert group.processes[0].exitcode == -signal.SIGKILL

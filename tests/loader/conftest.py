@@ -1,0 +1,66 @@
+"""
+A host on which the plan is known: 8 CPUs, no accelerator, so that two workers start by fork.
+"""
+
+import multiprocessing
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from autoloader.facts import (
+    CpuFacts,
+    HostFacts,
+    JobFacts,
+    MemoryFacts,
+    ProcessFacts,
+    SharedMemoryFacts,
+    StartMethodFacts,
+    SystemFacts,
+)
+from autoloader.loader import planning
+
+HOST = HostFacts(
+    system=SystemFacts(platform="linux", wsl_version=0),
+    start_methods=StartMethodFacts(available=("fork", "spawn", "forkserver"), default="fork"),
+    cpu=CpuFacts(logical=8, affinity=tuple(range(8)), usable_cpus=8.0, bound_by="logical"),
+    memory=MemoryFacts(headroom_bytes=float(16 << 30), bound_by="available_bytes"),
+    shared_memory=SharedMemoryFacts(path="/dev/shm", free_bytes=8 << 30, is_writable=True),
+    job=JobFacts(local_world_size=1),
+    process=ProcessFacts(other_threads=0, is_daemonic=False, is_dataloader_worker=False),
+)
+
+
+class Host:
+    """
+    The facts that a loader reads, for a test to change.
+    """
+
+    def __init__(self) -> None:
+        self.facts = HOST
+
+    def change(self, group: str, **values: object) -> None:
+        self.facts = replace(self.facts, **{group: replace(getattr(self.facts, group), **values)})
+
+
+@pytest.fixture(autouse=True)
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    """
+    Let loaders probe a known host.
+    """
+    known = Host()
+    monkeypatch.setattr(planning, "probe_host", lambda path=None: known.facts)
+    return known
+
+
+@pytest.fixture(autouse=True)
+def _no_child_is_left() -> Iterator[None]:
+    """
+    Fail a test that leaves a process behind.
+    """
+    yield
+    deadline = time.monotonic() + 10
+    while multiprocessing.active_children() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert multiprocessing.active_children() == []

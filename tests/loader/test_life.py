@@ -1,0 +1,269 @@
+"""
+Workers begin late, stay where that pays, and always end.
+"""
+
+import gc
+import logging
+import multiprocessing
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, get_worker_info
+
+import datasets
+from autoloader import auto_loader
+from autoloader.engine import processes
+from autoloader.errors import LoaderClosedError
+
+
+def children() -> int:
+    """
+    Return how many child processes this process has.
+    """
+    return len(multiprocessing.active_children())
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+    """
+    Return whether *condition* became true before the deadline.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return condition()
+
+
+def test_making_a_loader_starts_nothing_and_runs_nothing_of_the_dataset() -> None:
+    """
+    Processes start when the loader is iterated, not before.
+    """
+    loader = auto_loader(datasets.Failing(40, at=0), 4)
+    assert (loader.num_workers, children()) == (2, 0)
+
+
+def test_workers_stay_between_epochs_and_end_with_close() -> None:
+    """
+    The same processes serve every epoch, until close().
+    """
+    loader = auto_loader(datasets.Pids(), 4)
+    first, second = ({int(pid) for batch in loader for pid in batch} for _ in range(2))
+    assert first == second
+    assert (len(first), children()) == (2, 2)
+    loader.close()
+    assert children() == 0
+    loader.close()
+
+
+def test_closed_loader_starts_new_workers_when_iterated_again() -> None:
+    """
+    close() is no end: another epoch brings new processes.
+    """
+    loader = auto_loader(datasets.Pids(), 4)
+    before = {int(pid) for batch in loader for pid in batch}
+    loader.close()
+    after = {int(pid) for batch in loader for pid in batch}
+    loader.close()
+    assert before.isdisjoint(after)
+
+
+@pytest.mark.parametrize("epochs", [1, None])
+def test_with_block_ends_workers_when_its_body_raises(epochs: int | None) -> None:
+    """
+    An exception in the training step leaves no process behind.
+    """
+    with (
+        pytest.raises(RuntimeError, match="^training failed$"),
+        auto_loader(datasets.Numbers(), 4, epochs=epochs) as it,
+    ):
+        for _ in it:
+            raise RuntimeError("training failed")
+    assert children() == 0
+
+
+@pytest.mark.parametrize("epochs", [1, None])
+def test_dropped_loader_ends_its_workers(epochs: int | None) -> None:
+    """
+    A loader that is forgotten after an early break needs no close().
+    """
+    loader = auto_loader(datasets.Numbers(), 4, epochs=epochs)
+    next(iter(loader))
+    del loader
+    gc.collect()
+    assert wait_until(lambda: children() == 0)
+
+
+def test_early_break_keeps_workers_for_the_next_epoch() -> None:
+    """
+    The epoch after a break starts at its beginning, in the same processes.
+    """
+    with auto_loader(datasets.Numbers(), 4) as loader:
+        for _ in loader:
+            break
+        before = {child.pid for child in multiprocessing.active_children()}
+        assert [batch[0, 0].item() for batch in loader] == list(range(0, 40, 4))
+        assert {child.pid for child in multiprocessing.active_children()} == before
+
+
+def test_second_iterator_gets_workers_of_its_own() -> None:
+    """
+    Two iterators of one loader run side by side, each from the first batch on.
+    """
+    with auto_loader(datasets.Numbers(), 4) as loader:
+        pairs = [(a[0, 0].item(), b[0, 0].item()) for a, b in zip(loader, loader, strict=True)]
+    assert pairs == [(start, start) for start in range(0, 40, 4)]
+    assert children() == 0
+
+
+def test_iterator_of_a_closed_loader_says_so() -> None:
+    """
+    A batch after close() is a clear error, not a hang.
+    """
+    loader = auto_loader(datasets.Numbers(), 4)
+    iterator = iter(loader)
+    next(iterator)
+    loader.close()
+    with pytest.raises(LoaderClosedError) as caught:
+        next(iterator)
+    assert str(caught.value) == (
+        "This iterator cannot give another batch: its loader was closed after 1 batches. "
+        "Iterate over the loader again, which starts new workers, or close it later."
+    )
+
+
+def test_exhausted_iterator_stays_exhausted() -> None:
+    """
+    After the last batch comes StopIteration, again and again, also after close().
+    """
+    loader = auto_loader(datasets.Numbers(8), 4)
+    iterator = iter(loader)
+    assert len(list(iterator)) == 2
+    assert next(iterator, "end") == "end"
+    loader.close()
+    assert next(iterator, "end") == "end"
+
+
+class Sleepy(datasets.Numbers):
+    """
+    Sleeps for an hour at every sample after the first four.
+    """
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index >= 4:
+            time.sleep(3600)
+        return super().__getitem__(index)
+
+
+def test_close_with_sleeping_workers_waits_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The time to end is one deadline for all workers, and then they are terminated.
+    """
+    monkeypatch.setattr(processes, "CLOSE_SECONDS", 0.2)
+    waits: list[float | None] = []
+    patience = processes.WorkerGroup.patience
+
+    def noted(self: processes.WorkerGroup, timeout: float | None) -> float | None:
+        waits.append(patience(self, timeout))
+        return waits[-1]
+
+    monkeypatch.setattr(processes.WorkerGroup, "patience", noted)
+    loader = auto_loader(Sleepy(), 4, num_workers=2)
+    next(iter(loader))
+    loader.close()
+    assert children() == 0
+    assert sum(wait for wait in waits if wait is not None) <= 0.2 * 2
+
+
+def test_changed_dataset_reaches_workers_that_stay(caplog: pytest.LogCaptureFixture) -> None:
+    """
+    A plain assignment between epochs counts, as it does with a plain DataLoader.
+    """
+    dataset = datasets.Numbers(8)
+    with caplog.at_level(logging.INFO, "autoloader"), auto_loader(dataset, 4, num_workers=1) as loader:
+        assert {batch[0, 1].item() for batch in loader} == {1}
+        dataset.scale = 5
+        assert {batch[0, 1].item() for batch in loader} == {5}
+    assert [record.message for record in caplog.records if "dataset-changed" in record.message] == [
+        "persistent_workers.dataset-changed: new workers, for what was changed since the last epoch"
+    ]
+
+
+def test_attribute_set_after_construction_is_the_users() -> None:
+    """
+    loader.num_workers = 1 counts from the next epoch on, and the plan says whose it is.
+    """
+    with auto_loader(datasets.Pids(), 4) as loader:
+        assert len({int(pid) for batch in loader for pid in batch}) == 2
+        loader.num_workers = 1
+        assert len({int(pid) for batch in loader for pid in batch}) == 1
+        assert loader.plan.choices["num_workers"].rule == "num_workers.fixed"
+        loader.num_workers = 0
+        assert {int(pid) for batch in loader for pid in batch} == {os.getpid()}
+
+
+def test_workers_set_after_construction_on_an_inline_loader_start() -> None:
+    """
+    A loader that was planned without workers takes the user's number, too.
+    """
+    with auto_loader([1, 2, 3, 4], 2, collate_fn=lambda samples: (samples, os.getpid())) as loader:
+        loader.num_workers = 1
+        batches = list(loader)
+    assert [samples for samples, _ in batches] == [[1, 2], [3, 4]]
+    assert os.getpid() not in {pid for _, pid in batches}
+
+
+def test_worker_sees_the_users_dataset() -> None:
+    """
+    loader.dataset is the dataset, and so is get_worker_info().dataset in a worker: no proxy stands between.
+    """
+    dataset = datasets.WorkerSeesMe()
+    with auto_loader(dataset, 4, num_workers=1) as loader:
+        assert loader.dataset is dataset
+        assert all(bool(batch.all()) for batch in loader)
+        assert isinstance(loader, DataLoader)
+    assert get_worker_info() is None
+
+
+@pytest.mark.parametrize(
+    ("process", "rule"),
+    [
+        pytest.param({"is_daemonic": True}, "daemonic", id="daemonic"),
+        pytest.param({"is_dataloader_worker": True}, "nested-worker", id="worker"),
+    ],
+)
+def test_process_that_may_have_no_children_loads_inline(host: Any, process: dict[str, bool], rule: str) -> None:
+    """
+    The user's num_workers stands in the plan, the batches come all the same, and the plan says why.
+    """
+    host.change("process", **process)
+    with auto_loader(datasets.Pids(), 4, num_workers=2, prefetch_factor=3) as loader:
+        assert {int(pid) for batch in loader for pid in batch} == {os.getpid()}
+        assert (loader.num_workers, loader.plan.choices["backend"].rule) == (2, f"backend.{rule}")
+
+
+def test_start_method_that_imports_main_again_loads_inline(host: Any) -> None:
+    """
+    Nothing starts that would import the main module again; the plan has the reason and what to do.
+    """
+    host.change("start_methods", in_force="spawn")
+    host.change("process", reimported_main="/home/me/train.py")
+    with auto_loader(datasets.Pids(), 4) as loader:
+        assert {int(pid) for batch in loader for pid in batch} == {os.getpid()}
+        assert loader.plan.choices["num_workers"].rule == "num_workers.reimports-main"
+        text = (
+            "Workers started by spawn would import /home/me/train.py again, so batches load in the training process. "
+            "Pass multiprocessing_context='fork' where that is safe."
+        )
+        assert [note.text for note in loader.plan.notes] == [text]
+
+
+def test_state_of_the_process_is_looked_at_when_the_loader_is_iterated(host: Any) -> None:
+    """
+    A loader made in the training script and used in a daemon loads there without children.
+    """
+    loader = auto_loader(datasets.Pids(), 4)
+    host.change("process", is_daemonic=True)
+    assert {int(pid) for batch in loader for pid in batch} == {os.getpid()}
