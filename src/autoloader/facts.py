@@ -30,7 +30,7 @@ class SystemFacts:
     release: str | None = None
     """The kernel's release, as ``uname -r`` prints it."""
     distribution: str | None = None
-    """The distribution's own name for itself: ``PRETTY_NAME`` of os-release."""
+    """The distribution's name for itself, ``PRETTY_NAME`` in os-release."""
     architecture: str | None = None
     """The machine type, as ``uname -m`` prints it."""
     python: str | None = None
@@ -84,7 +84,7 @@ class CpuFacts:
     quota_cpus: float | None = None
     """CPUs that the tightest quota of all control groups above this process grants; infinite without a quota."""
     scheduler_cpus: float | None = None
-    """CPUs that a batch system (Slurm, PBS, LSF, SGE) allotted to this process; ``None`` outside of one."""
+    """CPUs that a batch system (Slurm, PBS, LSF, SGE) allotted to all ranks on this node; ``None`` outside of one."""
     python_cpu_count: int | None = None
     """The user's own limit, from ``PYTHON_CPU_COUNT`` or ``-X cpu_count``."""
     usable_cpus: float | None = None
@@ -188,7 +188,7 @@ class StorageFacts:
     filesystem: str | None = None
     """The type of its file system, in the kernel's words."""
     device: str | None = None
-    """What is mounted there: a device, a server and folder, or a name of the file system's own."""
+    """What is mounted there, be it a device, a server's folder, or a name of the file system's own."""
     kind: StorageKind | None = None
     """What it is made of; ``virtual`` is a disk of a virtual machine, whose nature the host hides."""
     size_bytes: int | None = None

@@ -117,9 +117,15 @@ CATALOGUE: dict[str, Finding] = {
             fix="Start the container with --shm-size=1g (Kubernetes: an emptyDir with medium: Memory at /dev/shm).",
         ),
         Finding(
+            id="host.shared-memory-read-only",
+            title="Worker processes cannot write to shared memory",
+            text="Shared memory cannot be used: this process may not write to {path}, through which batches travel.",
+            fix="Mount a writable tmpfs there (Docker: --tmpfs /dev/shm:size=1g).",
+        ),
+        Finding(
             id="host.open-files-low",
             title="Few files may be open",
-            text="Few files may be open: the limit is {limit}, enough for {workers} workers.",
+            text="Few files may be open: the limit is {limit}, and each worker and each prefetched batch needs some.",
             fix="Raise it before training with 'ulimit -n 8192' (Docker: --ulimit nofile=8192).",
         ),
         Finding(
@@ -139,6 +145,12 @@ CATALOGUE: dict[str, Finding] = {
             title="Workers would import the main module again",
             text="Workers started by {method} would import {main} again, so batches load in the training process.",
             fix="Pass multiprocessing_context='fork' where that is safe.",
+        ),
+        Finding(
+            id="process.workers-not-started",
+            title="The user's workers cannot start in this process",
+            text="{rule}: num_workers={workers} starts no process here, because {because}; batches load inline.",
+            fix="Pass num_workers=0 if that is fine, which also silences this warning.",
         ),
         Finding(
             id="storage.network",

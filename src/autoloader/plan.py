@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from .errors import ArgumentError, PlanFileError
 from .findings import describe
-from .records import from_json, to_json
+from .records import NO_LIMIT, from_json, number_text, to_json
 
 SCHEMA = 1
 """
@@ -22,6 +22,23 @@ T = TypeVar("T")
 NEEDS_WORKERS = ("prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout")
 """
 Arguments that torch refuses, at construction or when iterated, without worker processes.
+"""
+
+ALWAYS_DECIDED = (
+    "num_workers",
+    "prefetch_factor",
+    "persistent_workers",
+    "pin_memory",
+    "multiprocessing_context",
+    "backend",
+)
+"""
+What every plan decides.
+"""
+
+PASSED_ON = ("in_order", "timeout")
+"""
+Arguments that are the user's alone: part of a plan only when given.
 """
 
 
@@ -129,7 +146,7 @@ class Plan:
         choice = self.choices[name]
         lines = [f"{name} = {_short(choice.value)}", f"  rule: {choice.rule}", f"  because: {choice.because}"]
         for limit in choice.limits:
-            allows = "anything" if limit.value == float("inf") else f"{limit.value:g}"
+            allows = "anything" if limit.value == NO_LIMIT else number_text(limit.value)
             lines.append(f"  did not bind: {limit.rule} allows {allows} ({limit.because})")
         return "\n".join(lines)
 
@@ -146,9 +163,11 @@ class Plan:
 
     def to_json(self) -> str:
         """
-        Return this plan as JSON text; a multiprocessing context of the user's stands there by its method's name.
+        Return this plan as JSON text.
+
+        A multiprocessing context of the user's stands there by its method's name, a number of numpy's as Python's.
         """
-        return json.dumps(to_json(self), indent=2, default=_plain)
+        return json.dumps(to_json(self), indent=2, default=_as_json)
 
     def save(self, path: str | Path) -> None:
         """
@@ -169,15 +188,17 @@ class Plan:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise PlanFileError(describe("plan.unreadable", path=where, reason=error.strerror or error)) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise PlanFileError(describe("plan.malformed", path=where, reason=f"it is not JSON ({error})")) from error
-        schema = data.get("schema") if isinstance(data, dict) else None
+        schema = data.get("schema") if isinstance(data, dict) else SCHEMA
         if schema != SCHEMA:
             raise PlanFileError(describe("plan.other-schema", path=where, schema=schema, known=SCHEMA))
         try:
-            return from_json(cls, data)
+            plan = from_json(cls, data)
+            _check_names(plan.choices)
         except ValueError as error:
             raise PlanFileError(describe("plan.malformed", path=where, reason=error)) from error
+        return plan
 
     def __str__(self) -> str:
         rows = [(f"{name}={_short(choice.value)}", choice) for name, choice in self.choices.items()]
@@ -192,6 +213,29 @@ def _plain(value: Any) -> Any:
     """
     method = getattr(value, "get_start_method", None)
     return value if method is None else method()
+
+
+def _as_json(value: Any) -> Any:
+    """
+    Return what stands in JSON for a value of the user's that JSON does not know.
+    """
+    item = getattr(value, "item", None)
+    return _plain(value) if item is None else item()
+
+
+def _check_names(choices: Mapping[str, object]) -> None:
+    """
+    Check that a plan decides what a loader asks it for, and nothing that DataLoader does not know.
+
+    Raises:
+        ValueError: It does not; the text names the argument.
+    """
+    for name in ALWAYS_DECIDED:
+        if name not in choices:
+            raise ValueError(f"Plan.choices lacks {name!r}")
+    for name in choices:
+        if name not in (*ALWAYS_DECIDED, *PASSED_ON):
+            raise ValueError(f"Plan.choices has {name!r}, which this version does not decide")
 
 
 def _short(value: object) -> str:

@@ -1,5 +1,5 @@
 """
-JSON in and out for the frozen records of facts, traits and plan.
+JSON in and out for the frozen records of facts, traits and plan, and their numbers as text.
 
 A limit that does not exist is ``float("inf")`` in Python and ``"no limit"`` in JSON, which has no infinity.
 """
@@ -85,7 +85,17 @@ def _scalar(hint: Any, data: Any, path: str) -> Any:
     value = _inverse_limit(data) if hint is float else data
     accepted = (float, int) if hint is float else hint
     fits = isinstance(value, accepted) and (hint is bool or not isinstance(value, bool))
-    return _checked(fits, value, path, {"str": "text", "bool": "true or false"}.get(hint.__name__, "a number"))
+    expected = {str: "text", bool: "true or false", int: "a whole number"}.get(hint, "a number")
+    return _checked(fits, value, path, expected)
+
+
+def number_text(number: float) -> str:
+    """
+    Return *number* in digits without an exponent: whole from 1000 on, with up to three digits below.
+    """
+    if number == NO_LIMIT:
+        return "no limit"
+    return f"{number:.0f}" if number >= 1000 or number == int(number) else f"{number:.3g}"
 
 
 def _inverse_limit(data: Any) -> Any:

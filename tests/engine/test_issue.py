@@ -5,7 +5,7 @@ Indices are numbered on their way, and what is issued and not yet served is know
 import pickle
 from collections.abc import Iterator
 
-from autoloader.engine.issue import IssuedIndices, arrival
+from autoloader.engine.issue import IN_WORKER, Arrival, IssuedIndices
 
 
 class CountedSampler:
@@ -28,29 +28,31 @@ def test_issued_indices_arrive_as_the_samplers_own_with_their_position() -> None
     """
     What a worker unpickles is the list itself; its position is known beside it.
     """
-    issued = iter(IssuedIndices(CountedSampler(), is_inline=False))
+    issued = iter(IssuedIndices(CountedSampler(), inline=None))
     for position, expected in enumerate([[0, 1], [2, 3], [4]]):
         indices = pickle.loads(pickle.dumps(next(issued)))
-        assert (type(indices), indices, arrival().position) == (list, expected, position)
+        assert (type(indices), indices, IN_WORKER.position) == (list, expected, position)
 
 
 def test_issued_indices_inline_need_no_journey() -> None:
     """
     In the training process the indices are handed out as they are.
     """
-    issued = iter(IssuedIndices(CountedSampler(), is_inline=True))
-    assert (next(issued), arrival().position) == ([0, 1], 0)
+    arrival = Arrival()
+    issued = iter(IssuedIndices(CountedSampler(), inline=arrival))
+    assert (next(issued), arrival.position) == ([0, 1], 0)
+    assert pickle.loads(pickle.dumps(IN_WORKER)) is IN_WORKER
 
 
 def test_outstanding_are_those_issued_and_not_served() -> None:
     """
     Served batches and failed ones leave the list; a failure is that of the oldest batch.
     """
-    sampler = IssuedIndices(CountedSampler(), is_inline=True)
+    sampler = IssuedIndices(CountedSampler(), inline=Arrival())
     issued = iter(sampler)
     for _ in range(3):
         next(issued)
-    sampler.served(1)
+    sampler.outstanding.pop(1)
     sampler.failed()
     assert sampler.outstanding == {2: [4]}
 
@@ -60,7 +62,7 @@ def test_iter_before_the_first_batch_asks_the_sampler_again_as_torch_does() -> N
     Torch asks twice when it starts workers: the second iterator counts.
     """
     base = CountedSampler()
-    sampler = IssuedIndices(base, is_inline=True)
+    sampler = IssuedIndices(base, inline=Arrival())
     iter(sampler)
     assert [*iter(sampler)] == [[0, 1], [2, 3], [4]]
     assert base.asked == 2
@@ -71,7 +73,7 @@ def test_iter_after_the_first_batch_continues_the_epoch() -> None:
     Another loader that draws from the same sampler goes on where the first one stopped.
     """
     base = CountedSampler()
-    sampler = IssuedIndices(base, is_inline=True)
+    sampler = IssuedIndices(base, inline=Arrival())
     next(iter(sampler))
     assert [*iter(sampler)] == [[2, 3], [4]]
     sampler.begin_epoch()

@@ -3,12 +3,14 @@ A host on which the plan is known: 8 CPUs, no accelerator, so that two workers s
 """
 
 import multiprocessing
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
+from autoloader import AutoLoader
 from autoloader.facts import (
     CpuFacts,
     HostFacts,
@@ -19,7 +21,7 @@ from autoloader.facts import (
     StartMethodFacts,
     SystemFacts,
 )
-from autoloader.loader import planning
+from autoloader.loader import planning, warn
 
 HOST = HostFacts(
     system=SystemFacts(platform="linux", wsl_version=0),
@@ -51,6 +53,9 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     """
     known = Host()
     monkeypatch.setattr(planning, "probe_host", lambda path=None: known.facts)
+    for module in (planning, sys.modules[AutoLoader.__module__]):
+        monkeypatch.setattr(module, "probe_process", lambda: known.facts)
+    monkeypatch.setattr(warn, "_said", set())
     return known
 
 

@@ -6,8 +6,11 @@ import gc
 import logging
 import multiprocessing
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +20,7 @@ from torch.utils.data import DataLoader, get_worker_info
 import datasets
 from autoloader import auto_loader
 from autoloader.engine import processes
-from autoloader.errors import LoaderClosedError
+from autoloader.errors import AutoloaderWarning, LoaderClosedError
 
 
 def children() -> int:
@@ -75,12 +78,14 @@ def test_with_block_ends_workers_when_its_body_raises(epochs: int | None) -> Non
     """
     An exception in the training step leaves no process behind.
     """
-    with (
-        pytest.raises(RuntimeError, match="^training failed$"),
-        auto_loader(datasets.Numbers(), 4, epochs=epochs) as it,
-    ):
-        for _ in it:
-            raise RuntimeError("training failed")
+
+    def train() -> None:
+        with auto_loader(datasets.Numbers(), 4, epochs=epochs) as loader:
+            for _ in loader:
+                raise RuntimeError("training failed")
+
+    with pytest.raises(RuntimeError, match="^training failed$"):
+        train()
     assert children() == 0
 
 
@@ -227,21 +232,54 @@ def test_worker_sees_the_users_dataset() -> None:
     assert get_worker_info() is None
 
 
-@pytest.mark.parametrize(
-    ("process", "rule"),
-    [
-        pytest.param({"is_daemonic": True}, "daemonic", id="daemonic"),
-        pytest.param({"is_dataloader_worker": True}, "nested-worker", id="worker"),
-    ],
-)
-def test_process_that_may_have_no_children_loads_inline(host: Any, process: dict[str, bool], rule: str) -> None:
+OBSTACLES = [
+    pytest.param({"is_daemonic": True}, "daemonic", "is daemonic and may not have children", id="daemonic"),
+    pytest.param({"is_dataloader_worker": True}, "nested-worker", "is itself a worker of a DataLoader", id="worker"),
+]
+
+
+@pytest.mark.parametrize(("process", "rule", "because"), OBSTACLES)
+def test_users_workers_that_cannot_start_are_one_warning(
+    host: Any, process: dict[str, bool], rule: str, because: str
+) -> None:
     """
-    The user's num_workers stands in the plan, the batches come all the same, and the plan says why.
+    The batches come all the same, the user's number stands, and the reason is said once, at the user's line.
     """
     host.change("process", **process)
-    with auto_loader(datasets.Pids(), 4, num_workers=2, prefetch_factor=3) as loader:
+    loader = auto_loader(datasets.Pids(), 4, num_workers=2, prefetch_factor=3)
+    with pytest.warns(AutoloaderWarning) as caught:
         assert {int(pid) for batch in loader for pid in batch} == {os.getpid()}
-        assert (loader.num_workers, loader.plan.choices["backend"].rule) == (2, f"backend.{rule}")
+    assert len(list(loader)) == 10
+    assert (loader.num_workers, loader.plan.choices["backend"].rule) == (2, f"backend.{rule}")
+    text = (
+        f"backend.{rule}: num_workers=2 starts no process here, because this process {because}; batches load inline. "
+        "Pass num_workers=0 if that is fine, which also silences this warning."
+    )
+    assert [str(warning.message) for warning in caught] == [text]
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(("process", "rule", "because"), OBSTACLES)
+def test_our_workers_that_cannot_start_are_no_warning(
+    host: Any, process: dict[str, bool], rule: str, because: str
+) -> None:
+    """
+    Where the number is ours we choose none, and the plan says why.
+    """
+    host.change("process", **process)
+    loader = auto_loader(datasets.Pids(), 4)
+    assert {int(pid) for batch in loader for pid in batch} == {os.getpid()}
+    choice = loader.plan.choices["num_workers"]
+    assert (choice.value, choice.rule, choice.because) == (0, f"num_workers.{rule}", f"this process {because}")
+
+
+def test_warning_is_left_to_the_first_rank_of_a_node(host: Any) -> None:
+    """
+    Eight ranks say it once, not eight times.
+    """
+    host.change("process", is_daemonic=True)
+    host.change("job", local_rank=3)
+    assert len(list(auto_loader(datasets.Pids(), 4, num_workers=2))) == 10
 
 
 def test_start_method_that_imports_main_again_loads_inline(host: Any) -> None:
@@ -267,3 +305,39 @@ def test_state_of_the_process_is_looked_at_when_the_loader_is_iterated(host: Any
     loader = auto_loader(datasets.Pids(), 4)
     host.change("process", is_daemonic=True)
     assert {int(pid) for batch in loader for pid in batch} == {os.getpid()}
+
+
+SCRIPT = """
+import datasets
+from autoloader import auto_loader
+
+if __name__ == "__main__":
+    loader = auto_loader(datasets.Numbers(), 4, num_workers=1, {arguments})
+    for epoch in range(2):
+        for batch in loader:
+            {step}
+"""
+
+
+@pytest.mark.parametrize("arguments", ["persistent_workers=True", "epochs=1"])
+@pytest.mark.parametrize(
+    ("step", "code", "last"),
+    [
+        pytest.param("pass", 0, [], id="to-the-end"),
+        pytest.param("break", 0, [], id="break"),
+        pytest.param("raise RuntimeError('training failed')", 1, ["RuntimeError: training failed"], id="error"),
+    ],
+)
+def test_script_that_never_closes_its_loader_ends_quietly(
+    arguments: str, step: str, code: int, last: list[str], tmp_path: Path
+) -> None:
+    """
+    At the end of the interpreter workers end without a message of their own.
+    """
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.format(arguments=arguments, step=step))
+    environment = {**os.environ, "PYTHONPATH": str(Path(datasets.__file__).parent)}
+    command = [sys.executable, "-W", "error", str(script)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    assert (result.returncode, result.stdout, result.stderr.splitlines()[-1:]) == (code, "", last)
+    assert result.stderr.count("Traceback") == code

@@ -3,15 +3,26 @@ The command line: one module for each command; the only place that prints.
 """
 
 import argparse
+import functools
+import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from .. import __version__
 from ..errors import AutoloaderError
-from . import demo, plan, probe
 
-COMMANDS = (probe, plan, demo)
+COMMANDS = {
+    "probe": "show what this host is, as far as loading data is concerned",
+    "plan": "show the settings for a dataset, each with its reason",
+    "demo": "train on real JPEG files with three loaders, and show which was how fast",
+}
+"""
+The module of each command, which is imported when the command is used, and what it does.
+"""
+
 INTERRUPTED = 130
 
 
@@ -19,9 +30,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     Run one command and return its exit code.
     """
-    arguments = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that the stream cannot show is no reason to fail
+    arguments = _parser(words).parse_args(words)
     try:
-        return int(arguments.run(arguments))
+        code = int(arguments.run(arguments))
+        print(end="", flush=True)
     except AutoloaderError as error:
         if arguments.debug:
             raise
@@ -32,19 +48,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    return code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m autoloader", description="DataLoader settings that fit this machine and this dataset."
-    )
+def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
+    """
+    Return the parser, which knows the options of the commands that *words* name.
+    """
+    style: dict[str, Any] = {"formatter_class": functools.partial(argparse.HelpFormatter, width=100)}
+    purpose = "DataLoader settings that fit this machine and this dataset."
+    parser = argparse.ArgumentParser(prog="python -m autoloader", description=purpose, **style)
     parser.add_argument("--version", action="version", version=f"torch-autoloader {__version__}")
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for command in COMMANDS:
-        summary = (command.__doc__ or "").strip().partition("\n")[0]
-        sub = commands.add_parser(command.NAME, parents=[common], help=summary, description=summary)
-        command.add_arguments(sub)
-        sub.set_defaults(run=command.run)
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", prog=parser.prog)
+    for name, summary in COMMANDS.items():
+        sub = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", **style)
+        sub.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        if name in words:
+            command = importlib.import_module(f".{name}", __name__)
+            command.add_arguments(sub)
+            sub.set_defaults(run=command.run)
     return parser

@@ -21,8 +21,6 @@ from .target import require_torch
 if TYPE_CHECKING:
     from ..plan import Plan
 
-NAME = "demo"
-
 PICTURES = ("astronaut", "coffee", "hubble_deep_field", "retina", "rocket")
 """
 Photographs inside scikit-image's wheel: nothing is downloaded.

@@ -6,8 +6,6 @@ import argparse
 
 from .target import load_dataset, require_torch
 
-NAME = "plan"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """

@@ -9,8 +9,6 @@ from ..probe import probe_host
 from ..records import to_json
 from ..report import render_facts
 
-NAME = "probe"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """

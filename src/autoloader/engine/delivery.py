@@ -2,12 +2,12 @@
 What comes back with each batch: where it stood in the epoch, who loaded it, and how long that took.
 """
 
-import os
 from collections.abc import Callable
+from os import getpid
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from .issue import arrival
+from .issue import Arrival
 
 
 class Delivery(NamedTuple):
@@ -28,22 +28,19 @@ class Collate:
 
     Args:
         collate: Takes a list of samples, or one sample where the loader makes no batches, and returns the batch.
+        arrival: Where the batch that is being loaded is noted.
     """
 
-    def __init__(self, collate: Callable[[Any], Any]) -> None:
-        self.collate = collate
+    def __init__(self, collate: Callable[[Any], Any], arrival: Arrival) -> None:
+        self._collate = collate
+        self._arrival = arrival
 
     def __call__(self, samples: Any) -> Delivery:
         """
         Make the batch, and the note that goes with it.
         """
-        begun = perf_counter()
-        batch = self.collate(samples)
-        arrived = arrival()
-        return Delivery(
-            batch=batch,
-            position=None if arrived is None else arrived.position,
-            pid=os.getpid(),
-            fetch_seconds=None if arrived is None else begun - arrived.seconds,
-            collate_seconds=perf_counter() - begun,
-        )
+        begun, arrival = perf_counter(), self._arrival
+        batch = self._collate(samples)
+        if arrival.position is None:
+            return Delivery(batch, None, getpid(), None, perf_counter() - begun)
+        return Delivery(batch, arrival.position, getpid(), begun - arrival.seconds, perf_counter() - begun)

@@ -8,7 +8,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from .delivery import Collate
-from .issue import IssuedIndices
+from .issue import IN_WORKER, Arrival, IssuedIndices
 from .processes import WorkerGroup, recording_context
 from .seeding import draw_base_seed
 
@@ -52,8 +52,9 @@ class InnerLoader:
         self._is_reseeded = is_reseeded
         self.group = WorkerGroup()
         is_inline = not settings.get("num_workers")
-        self.issued = None if sampler is None else IssuedIndices(sampler, is_inline=is_inline)
-        arguments = {**rest, **settings, "collate_fn": Collate(collate_fn)}
+        arrival = Arrival() if is_inline else IN_WORKER
+        self.issued = None if sampler is None else IssuedIndices(sampler, inline=arrival if is_inline else None)
+        arguments = {**rest, **settings, "collate_fn": Collate(collate_fn, arrival)}
         if not is_inline:
             wanted = settings.get("multiprocessing_context")
             arguments["multiprocessing_context"] = recording_context(wanted, self.group)

@@ -4,46 +4,50 @@ Hands out the user's batches of indices, numbered, and remembers which of them w
 
 from collections.abc import Iterable, Iterator
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 from .seeding import seed_worker
 
 
-class Arrival(NamedTuple):
+class Arrival:
     """
-    The batch that this process is loading: its position in the epoch, and when its indices arrived.
-    """
+    The batch that is being loaded: its position in the epoch, and when its indices arrived.
 
-    position: int
-    seconds: float
-
-
-class _Worker:
-    """
-    What this process, a worker or the training process itself, is loading.
+    There is one for each loader that loads inline, and one for each worker, which is pickled by its name.
     """
 
-    arrival: Arrival | None = None
-    seeded_by: int | None = None
+    __slots__ = ("position", "seconds")
+
+    def __init__(self) -> None:
+        self.position: int | None = None
+        self.seconds = 0.0
+
+    def __reduce__(self) -> str:
+        return "IN_WORKER"
 
 
-def arrival() -> Arrival | None:
+IN_WORKER = Arrival()
+
+
+class _Seeded:
     """
-    Return the batch that this process is loading; ``None`` for data whose indices carry no position.
+    The base seed by which this worker's generators were seeded last, if not by torch.
     """
-    return _Worker.arrival
+
+    by: int | None = None
 
 
-def _arrive(indices: Any, position: int, base_seed: int | None = None) -> Any:
+def arrive(indices: Any, position: int, base_seed: int | None = None) -> Any:
     """
-    Note the batch that begins here, and return its indices as the user's sampler made them.
+    Note in a worker the batch that begins here, and return its indices as the user's sampler made them.
 
     The first batch of an epoch in a worker that stayed brings the seed that torch would have started a new one with.
     """
-    if base_seed is not None and base_seed != _Worker.seeded_by:
-        _Worker.seeded_by = base_seed
+    if base_seed is not None and base_seed != _Seeded.by:
+        _Seeded.by = base_seed
         seed_worker(base_seed)
-    _Worker.arrival = Arrival(position, perf_counter())
+    IN_WORKER.position = position
+    IN_WORKER.seconds = perf_counter()
     return indices
 
 
@@ -60,7 +64,7 @@ class _Numbered:
         self.base_seed = base_seed
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrive, (self.indices, self.position, self.base_seed)
+        return arrive, (self.indices, self.position, self.base_seed)
 
 
 class IssuedIndices:
@@ -71,14 +75,17 @@ class IssuedIndices:
     again then; but once a batch was handed out, ``iter()`` goes on with the running iterator, so that another
     DataLoader can continue an epoch.
 
+    ``outstanding`` has the indices of each batch that is issued and that the training loop does not have yet, by
+    position; whoever hands the batch over removes it.
+
     Args:
         sampler: What the user gave or torch made: it yields indices, or lists of them.
-        is_inline: Whether batches load in this process, and indices need not be packed for a journey.
+        inline: Where to note a batch that begins, if batches load in this process; for workers the note travels.
     """
 
-    def __init__(self, sampler: Iterable[Any], *, is_inline: bool) -> None:
+    def __init__(self, sampler: Iterable[Any], *, inline: Arrival | None) -> None:
         self._sampler = sampler
-        self._is_inline = is_inline
+        self._inline = inline
         self.begin_epoch()
 
     def begin_epoch(self, base_seed: int | None = None) -> None:
@@ -89,15 +96,9 @@ class IssuedIndices:
             base_seed: What workers seed their generators by, once, before their first batch; ``None`` to leave them.
         """
         self._base_seed = base_seed
-        self._iterator: Iterator[Any] | None = None
+        self._iterator: Iterator[Any] = iter(())
         self._issued = 0
         self.outstanding: dict[int, Any] = {}
-
-    def served(self, position: int) -> None:
-        """
-        Note that the training loop has the batch of that position.
-        """
-        self.outstanding.pop(position, None)
 
     def failed(self) -> None:
         """
@@ -117,30 +118,19 @@ class IssuedIndices:
     def __iter__(self) -> Iterator[Any]:
         if not self._issued:
             self._iterator = iter(self._sampler)
-        return _Issue(self)
+        return self._hand_out()
 
-    def next_indices(self) -> Any:
+    def _hand_out(self) -> Iterator[Any]:
         """
-        Hand out the next batch.
+        Yield what the running iterator still has, each batch with its number.
         """
-        assert self._iterator is not None
-        indices = next(self._iterator)
-        position = self._issued
-        self._issued += 1
-        self.outstanding[position] = indices
-        return _arrive(indices, position) if self._is_inline else _Numbered(indices, position, self._base_seed)
-
-
-class _Issue:
-    """
-    The iterator that torch's loader draws from.
-    """
-
-    def __init__(self, issued: IssuedIndices) -> None:
-        self._issued = issued
-
-    def __iter__(self) -> "_Issue":
-        return self
-
-    def __next__(self) -> Any:
-        return self._issued.next_indices()
+        for indices in self._iterator:
+            position = self._issued
+            self._issued += 1
+            self.outstanding[position] = indices
+            if self._inline is None:
+                yield _Numbered(indices, position, self._base_seed)
+            else:
+                self._inline.position = position
+                self._inline.seconds = perf_counter()
+                yield indices

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from torch.utils.data import DataLoader, IterableDataset
 
 from ..engine.inner import InnerLoader
+from ..findings import describe
 from ..plan import NEEDS_WORKERS, LoaderRequest, Plan
+from ..probe import probe_process
 from ..profiling import fingerprint
 from .iterator import LoaderIterator
 from .planning import batches_per_epoch, check_counts, make_plan, revised
+from .warn import warn_once
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -158,9 +161,21 @@ class AutoLoader(DataLoader[Any]):
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         self.plan = revised(self.plan, self.dataset, self.worker_init_fn)
         self.__dict__["persistent_workers"] = bool(self.plan.as_kwargs().get("persistent_workers"))
+        self._warn_of_workers_not_started()
         iterator = LoaderIterator(self._take_inner())
         self._iterators.add(iterator)
         return iterator
+
+    def _warn_of_workers_not_started(self) -> None:
+        """
+        Say so where workers that the user asked for cannot start; where we chose them, the plan says it.
+        """
+        workers, backend = self.plan.choices["num_workers"], self.plan.choices.get("backend")
+        if backend is None or backend.value != "inline" or not workers.value or workers.rule != "num_workers.fixed":
+            return
+        evidence = {"rule": backend.rule, "workers": workers.value, "because": backend.because}
+        text = describe("process.workers-not-started", **evidence)
+        warn_once(backend.rule, text, local_rank=probe_process().job.local_rank, stacklevel=3)
 
     def _take_inner(self) -> InnerLoader:
         """

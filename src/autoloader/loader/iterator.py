@@ -40,9 +40,9 @@ class LoaderIterator:
             if self._issued is not None:
                 self._issued.failed()
             raise
-        if self._issued is not None:
-            self._issued.served(delivery.position)
         self._served += 1
+        if self._issued is not None:
+            self._issued.outstanding.pop(delivery.position, None)
         return delivery.batch
 
     def _finish(self) -> None:

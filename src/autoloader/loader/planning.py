@@ -14,7 +14,7 @@ from ..errors import ArgumentError
 from ..findings import describe
 from ..plan import LoaderRequest, Plan
 from ..policy import recommend, revise
-from ..probe import probe_host
+from ..probe import probe_host, probe_process
 from ..profiling import inspect_dataset
 from ..profiling.inspect import length_of
 
@@ -101,4 +101,4 @@ def revised(plan: Plan, dataset: Any, worker_init_fn: Any) -> Plan:
     Return *plan* for the state in which this process is now.
     """
     is_iterable = isinstance(dataset, IterableDataset)
-    return revise(plan, probe_host(), is_iterable=is_iterable, has_worker_init_fn=worker_init_fn is not None)
+    return revise(plan, probe_process(), is_iterable=is_iterable, has_worker_init_fn=worker_init_fn is not None)

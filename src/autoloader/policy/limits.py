@@ -4,12 +4,20 @@ Budgets: how many workers the CPUs, memory, shared memory, files and processes o
 
 from collections.abc import Iterator
 
-from ..facts import CpuFacts, HostFacts
-from ..plan import Limit
-from ..records import NO_LIMIT
+from ..facts import HostFacts
+from ..plan import Limit, LoaderRequest
+from ..records import NO_LIMIT, number_text
+from ..traits import DatasetTraits
 
 MAIN_AND_PIN_THREADS = 2
+"""
+The training loop, and the thread that copies batches to pinned memory, each busy on a CPU of its own.
+"""
+
 RESERVE_FRACTION = 0.1
+"""
+On many CPUs, what the training process and its libraries' thread pools take beside workers: at least a tenth.
+"""
 
 FORKED_WORKER_BYTES = 64 << 20
 """
@@ -26,12 +34,21 @@ SMALLEST_SAFE_SHARED_MEMORY = 128 << 20
 Below this, and with batches of unknown size, workers are not safe: Docker grants 64 MiB unless asked for more.
 """
 
-FILES_PER_WORKER = 20
+PIPES_PER_WORKER = 12
 """
-Pipes and sentinel of a worker (12), and two prefetched batches of four shared tensors each.
+Files that the training process holds open for one worker: its queues' pipes and its sentinel (CASES C12).
+"""
+
+TENSORS_PER_BATCH = 4
+"""
+Shared tensors in one batch, each an open file until it is freed: image, label, and two more.
 """
 
 FILES_FOR_TRAINING = 64
+"""
+Files that training opens besides: logs, checkpoints, sockets, libraries (CASES C12).
+"""
+
 TASKS_PER_WORKER = 4
 """
 Threads of one worker as the kernel counts them: its main thread, queue feeder, and torch's own.
@@ -51,20 +68,21 @@ def ranks_sharing(facts: HostFacts) -> int:
     """
     Return how many ranks share the CPUs that this one sees.
 
-    A batch system that bound each rank to CPUs of its own leaves masks so small that all ranks' fit side by side;
-    those are not divided again.
+    A batch system that bound each rank to CPUs of its own leaves masks so small that all ranks' fit side by side
+    on the CPUs of their control group; those are not divided again.
     """
-    ranks = facts.job.local_world_size or 1
-    mask, logical = facts.cpu.affinity, facts.cpu.logical
-    is_bound = mask is not None and logical is not None and len(mask) * ranks <= logical
-    return 1 if is_bound and facts.cpu.bound_by == "affinity" else ranks
+    ranks, cpu = facts.job.local_world_size or 1, facts.cpu
+    room = cpu.logical if cpu.cpuset is None else len(cpu.cpuset)
+    is_bound = cpu.affinity is not None and room is not None and len(cpu.affinity) * ranks <= room
+    return 1 if is_bound and cpu.bound_by == "affinity" else ranks
 
 
 def cpus_of_rank(facts: HostFacts) -> float:
     """
     Return the CPUs that this rank may use; an unknown host counts as one CPU.
     """
-    return (facts.cpu.usable_cpus or 1.0) / ranks_sharing(facts)
+    usable = facts.cpu.usable_cpus
+    return (1.0 if usable is None or usable == NO_LIMIT else usable) / ranks_sharing(facts)
 
 
 def cpu_budget(facts: HostFacts) -> Limit:
@@ -74,66 +92,111 @@ def cpu_budget(facts: HostFacts) -> Limit:
     cpus, ranks = cpus_of_rank(facts), ranks_sharing(facts)
     reserve = max(RESERVE_FRACTION * cpus, MAIN_AND_PIN_THREADS) if cpus >= MAIN_AND_PIN_THREADS * 2 else 0.0
     rule = "local-ranks" if ranks > 1 else _CPU_RULES.get(facts.cpu.bound_by or "", "cpu-count")
-    shared = f", shared by {ranks} ranks" if ranks > 1 else ""
-    kept = f", less {reserve:.3g} for the training process" if reserve else ""
-    because = f"{_usable(facts.cpu)}{shared}{kept}"
-    return Limit(rule=f"num_workers.{rule}", value=max(1.0, cpus - reserve), because=because)
+    kept = f", less {number_text(reserve)} for the training process" if reserve else ""
+    return Limit(rule=f"num_workers.{rule}", value=max(1.0, cpus - reserve), because=f"{cpus_text(facts)}{kept}")
 
 
-def _usable(cpu: CpuFacts) -> str:
-    if cpu.usable_cpus is None:
+def cpus_text(facts: HostFacts) -> str:
+    """
+    Return the CPUs of this rank as text.
+    """
+    cpu, ranks = facts.cpu, ranks_sharing(facts)
+    if cpu.usable_cpus is None or cpu.usable_cpus == NO_LIMIT:
         return "the number of CPUs is unknown"
     plural = "" if cpu.usable_cpus == 1 else "s"
-    return f"{cpu.usable_cpus:.3g} usable CPU{plural} ({cpu.bound_by})"
+    shared = f", shared by {ranks} ranks" if ranks > 1 else ""
+    return f"{number_text(cpu.usable_cpus)} usable CPU{plural} ({cpu.bound_by}){shared}"
 
 
-def resource_limits(facts: HostFacts, batch_bytes: int | None, prefetch: int, is_forked: bool) -> Iterator[Limit]:
+def bytes_of_batch(traits: DatasetTraits, request: LoaderRequest) -> int | None:
     """
-    Yield what memory, shared memory, open files and processes allow; what is unknown sets no limit.
+    Return the bytes of one batch, ``None`` while nothing tells them.
+    """
+    if traits.sample_bytes is None or request.batch_size is None:
+        return None
+    return traits.sample_bytes * request.batch_size
+
+
+def worker_limits(
+    facts: HostFacts, batch_bytes: int | None, usual: int, least: int, is_forked: bool
+) -> Iterator[Limit]:
+    """
+    Yield how many workers memory, shared memory, open files and processes allow; what is unknown sets no limit.
+
+    Where shared memory or files are short, fewer batches are prefetched before there are fewer workers.
 
     Args:
         facts: The host.
         batch_bytes: Bytes of one batch, ``None`` while unknown.
-        prefetch: Batches in flight for each worker.
+        usual: Batches in flight for each worker where nothing is short.
+        least: Batches in flight for each worker where something is.
         is_forked: Whether workers start by fork, and so share the memory that they do not touch.
     """
-    yield _memory_limit(facts, batch_bytes or 0, prefetch, is_forked)
-    yield _shared_memory_limit(facts, batch_bytes, prefetch)
-    yield _open_files_limit(facts)
+    yield _memory_limit(facts, batch_bytes or 0, usual, is_forked)
+    batches, because = _shared_batches(facts, batch_bytes)
+    yield Limit(rule="num_workers.shared-memory", value=_fits(batches, least), because=because)
+    files, because = _free_files(facts)
+    each = PIPES_PER_WORKER + least * TENSORS_PER_BATCH
+    because = because if files == NO_LIMIT else f"{because}, {each} a worker"
+    yield Limit(rule="num_workers.open-files", value=_fits(files, each), because=because)
     yield _processes_limit(facts)
+
+
+def prefetch_limits(facts: HostFacts, batch_bytes: int | None, num_workers: int) -> Iterator[Limit]:
+    """
+    Yield how many batches each of *num_workers* may have in flight in shared memory and open files.
+
+    Args:
+        facts: The host.
+        batch_bytes: Bytes of one batch, ``None`` while unknown.
+        num_workers: Workers of this rank, at least 1.
+    """
+    workers = f"{num_workers} worker{'' if num_workers == 1 else 's'}"
+    batches, because = _shared_batches(facts, batch_bytes)
+    because = because if batches == NO_LIMIT else f"{because}, {workers}"
+    yield Limit(rule="prefetch_factor.shared-memory", value=_fits(batches, num_workers), because=because)
+    files, because = _free_files(facts)
+    because = because if files == NO_LIMIT else f"{because}, {workers}"
+    allowed = _fits(files / num_workers - PIPES_PER_WORKER, TENSORS_PER_BATCH)
+    yield Limit(rule="prefetch_factor.open-files", value=allowed, because=because)
 
 
 def _memory_limit(facts: HostFacts, batch_bytes: int, prefetch: int, is_forked: bool) -> Limit:
     headroom, ranks = facts.memory.headroom_bytes, facts.job.local_world_size or 1
-    if headroom is None:
+    if headroom is None or headroom == NO_LIMIT:
         return Limit(rule="num_workers.memory", value=NO_LIMIT, because="free memory is unknown")
     worker = (FORKED_WORKER_BYTES if is_forked else SPAWNED_WORKER_BYTES) + prefetch * batch_bytes
-    because = f"{mebibytes(headroom)} free ({facts.memory.bound_by}), about {mebibytes(worker)} a worker"
-    return Limit(rule="num_workers.memory", value=headroom / 2 / ranks // worker, because=because)
+    because = f"{size_text(headroom)} free ({facts.memory.bound_by}), about {size_text(worker)} a worker"
+    return Limit(rule="num_workers.memory", value=_fits(headroom / 2 / ranks, worker), because=because)
 
 
-def _shared_memory_limit(facts: HostFacts, batch_bytes: int | None, prefetch: int) -> Limit:
+def _shared_batches(facts: HostFacts, batch_bytes: int | None) -> tuple[float, str]:
+    """
+    Return how many batches this rank's part of the shared memory holds, of which half is left alone, and why.
+    """
     shared = facts.shared_memory
-    allowed, because = NO_LIMIT, "shared memory is unknown"
     if shared.is_writable is False:
-        allowed, because = 0.0, f"{shared.path} is read-only"
-    elif shared.free_bytes is not None:
-        because = f"{mebibytes(shared.free_bytes)} free in {shared.path}"
-        if batch_bytes:
-            share = shared.free_bytes / 2 / (facts.job.local_world_size or 1)
-            allowed, because = share // (prefetch * batch_bytes), f"{because}, {mebibytes(batch_bytes)} a batch"
-        elif shared.free_bytes < SMALLEST_SAFE_SHARED_MEMORY:
-            allowed, because = 0.0, f"only {because}, and the size of a batch is unknown"
-    return Limit(rule="num_workers.shared-memory", value=allowed, because=because)
+        return 0.0, f"{shared.path} is read-only"
+    if shared.free_bytes is None:
+        return NO_LIMIT, "shared memory is unknown"
+    free = f"{size_text(shared.free_bytes)} free in {shared.path}"
+    if batch_bytes:
+        share = shared.free_bytes / 2 / (facts.job.local_world_size or 1)
+        return _fits(share, batch_bytes), f"{free}, {size_text(batch_bytes)} a batch"
+    if shared.free_bytes < SMALLEST_SAFE_SHARED_MEMORY:
+        return 0.0, f"only {free}, and the size of a batch is unknown"
+    return NO_LIMIT, free
 
 
-def _open_files_limit(facts: HostFacts) -> Limit:
+def _free_files(facts: HostFacts) -> tuple[float, str]:
+    """
+    Return how many files workers may hold open in this process, and why.
+    """
     soft = facts.limits.open_files_soft
     if soft is None or soft == NO_LIMIT:
-        return Limit(rule="num_workers.open-files", value=NO_LIMIT, because="open files are not limited")
+        return NO_LIMIT, "open files are not limited"
     free = soft - FILES_FOR_TRAINING - (facts.limits.open_files_now or 0)
-    because = f"{soft:.0f} open files allowed, {FILES_PER_WORKER} a worker"
-    return Limit(rule="num_workers.open-files", value=max(0.0, free // FILES_PER_WORKER), because=because)
+    return free, f"{soft:.0f} open files allowed"
 
 
 def _processes_limit(facts: HostFacts) -> Limit:
@@ -142,11 +205,22 @@ def _processes_limit(facts: HostFacts) -> Limit:
     if allowed == NO_LIMIT:
         return Limit(rule="num_workers.processes", value=NO_LIMIT, because="processes are not limited")
     because = f"{allowed:.0f} more processes and threads allowed, {TASKS_PER_WORKER} a worker"
-    return Limit(rule="num_workers.processes", value=allowed // 2 // TASKS_PER_WORKER, because=because)
+    share = allowed / 2 / (facts.job.local_world_size or 1)
+    return Limit(rule="num_workers.processes", value=_fits(share, TASKS_PER_WORKER), because=because)
 
 
-def mebibytes(size: float) -> str:
+def _fits(total: float, each: float) -> float:
     """
-    Return a size in MiB or GiB, as people read it.
+    Return how often *each* fits into *total*: never less than 0 times, and any number of times where all is free.
     """
-    return f"{size / (1 << 30):.3g} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.3g} MiB"
+    return total if total == NO_LIMIT else max(0.0, total // each)
+
+
+def size_text(size: float) -> str:
+    """
+    Return a size as people read it.
+    """
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= factor:
+            return f"{number_text(size / factor)} {unit}"
+    return f"{size:.0f} bytes"

@@ -31,7 +31,7 @@ def choose_multiprocessing_context(facts: HostFacts, request: LoaderRequest) -> 
     if methods.default != "fork" and may_fork and is_quiet(facts.process):
         because = "no thread and no accelerator is in use in this process, so fork is safe"
         return Choice(value="fork", rule=f"{NAME}.quiet-process", because=because)
-    because = f"Python's default on this system is {methods.default}"
+    because = f"Python's default on this system is {methods.default or 'not known'}"
     return Choice(value=methods.default, rule=f"{NAME}.process-default", because=because)
 
 

@@ -8,14 +8,19 @@ from typing import Any
 
 from ..facts import HostFacts
 from ..plan import Choice, Limit, LoaderRequest, smallest
+from ..records import number_text
 from ..traits import DatasetTraits
 from .backend import find_obstacle
 from .fixed import fixed_choice, needs_workers
-from .limits import cpu_budget, cpus_of_rank, resource_limits
+from .limits import bytes_of_batch, cpu_budget, cpus_of_rank, cpus_text, worker_limits
 from .multiprocessing_context import method_name
-from .prefetch_factor import batches_ahead, crosses_network
+from .prefetch_factor import batches_ahead, crosses_network, lies_on_hdd
 
 FEW_ITERATIONS = 10
+"""
+Fewer batches than this in all are over before a second worker would have started.
+"""
+
 MOST_UNMEASURED = 16
 """
 Readers that keep an NVMe drive busy; on a faster medium nothing but a measurement says that more would help.
@@ -81,12 +86,12 @@ def _none(rule: str, because: str) -> Choice[int]:
 
 
 def _by_limits(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest, context: Any) -> Choice[int]:
-    ahead = batches_ahead(facts, traits, request)
+    usual, least = batches_ahead(facts, traits, request)
     limits = [
         _prior(facts, traits),
         *_dataset_limits(traits, request),
         *_storage_limits(facts, traits),
-        *resource_limits(facts, _batch_bytes(traits, request), ahead, method_name(context) == "fork"),
+        *worker_limits(facts, bytes_of_batch(traits, request), usual, least, method_name(context) == "fork"),
     ]
     binding, others = smallest(limits)
     return Choice(value=int(binding.value), rule=binding.rule, because=binding.because, limits=others)
@@ -98,24 +103,38 @@ def _prior(facts: HostFacts, traits: DatasetTraits) -> Limit:
     """
     cpus, budget = cpus_of_rank(facts), cpu_budget(facts)
     if crosses_network(facts, traits):
-        return _limit("network-latency", max(1.0, 2 * cpus), f"the data lies across a network, {cpus:.3g} CPUs")
-    if not facts.accelerator.count:
-        because = f"a quarter of {budget.because}: training needs the CPU, no accelerator was found"
+        because = f"the data lies across a network, {cpus_text(facts)}"
+        return _limit("network-latency", max(1, int(2 * cpus)), because)
+    if not trains_on_accelerator(facts):
+        because = f"a quarter, as training without an accelerator needs the CPU: {cpus_text(facts)}"
         return _limit("no-accelerator", max(1, int(cpus / 4)), because)
     factor, rule = _workers_per_cpu(traits)
-    if factor == 1.0:
+    if rule is None:
         return Limit(rule=budget.rule, value=int(budget.value), because=budget.because)
-    return _limit(rule, max(1, int(min(factor * budget.value, 2 * cpus))), f"{factor} workers a CPU, {budget.because}")
+    workers = max(1, int(min(factor * budget.value, 2 * cpus)))
+    return _limit(rule, workers, f"{number_text(factor)} workers a CPU, {budget.because}")
 
 
-def _workers_per_cpu(traits: DatasetTraits) -> tuple[float, str]:
+def trains_on_accelerator(facts: HostFacts) -> bool:
+    """
+    Return whether there is an accelerator that this torch can use; torch for macOS has MPS in every build.
+    """
+    device = facts.accelerator
+    is_usable = device.kind == "mps" or facts.process.is_torch_built_for_accelerator is not False
+    return bool(device.count) and is_usable
+
+
+def _workers_per_cpu(traits: DatasetTraits) -> tuple[float, str | None]:
+    """
+    Return the factor for what a sample looks like, and its rule; none where the CPUs themselves bind.
+    """
     if traits.sample_kind == "text":
         return 2.0, "text"
     if traits.sample_bytes is not None and traits.sample_bytes < SMALL_SAMPLE_BYTES:
         return 1.5, "small-samples"
     if traits.sample_bytes is not None and traits.sample_bytes > LARGE_SAMPLE_BYTES:
         return 0.5, "large-samples"
-    return 1.0, "cpus"
+    return 1.0, None
 
 
 def _dataset_limits(traits: DatasetTraits, request: LoaderRequest) -> Iterator[Limit]:
@@ -133,15 +152,9 @@ def _storage_limits(facts: HostFacts, traits: DatasetTraits) -> Iterator[Limit]:
         yield _limit("unmeasured", 2 * MOST_UNMEASURED, "nothing was measured, and the data lies across a network")
     else:
         yield _limit("unmeasured", MOST_UNMEASURED, "nothing was measured")
-        if facts.storage.kind == "hdd" and traits.path is not None:
+        if lies_on_hdd(facts, traits):
             yield _limit("storage-hdd", 2, f"{traits.path} lies on a spinning disk")
 
 
 def _limit(rule: str, value: float, because: str) -> Limit:
     return Limit(rule=f"num_workers.{rule}", value=value, because=because)
-
-
-def _batch_bytes(traits: DatasetTraits, request: LoaderRequest) -> int | None:
-    if traits.sample_bytes is None or request.batch_size is None:
-        return None
-    return traits.sample_bytes * request.batch_size

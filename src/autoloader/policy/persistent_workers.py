@@ -23,7 +23,7 @@ def choose_persistent_workers(traits: DatasetTraits, request: LoaderRequest, num
     if epochs == 1:
         return Choice(value=False, rule=f"{NAME}.one-epoch", because="you expect one epoch")
     if epochs is not None and batches is not None and batches * epochs < FEW_ITERATIONS:
-        return Choice(value=False, rule=f"{NAME}.one-epoch", because=f"{batches * epochs} batches in all")
+        return Choice(value=False, rule=f"{NAME}.few-iterations", because=f"{batches * epochs} batches in all")
     expected = "many epochs are expected" if epochs is None else f"you expect {epochs} epochs"
     return Choice(value=True, rule=f"{NAME}.many-epochs", because=expected)
 

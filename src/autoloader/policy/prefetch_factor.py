@@ -3,36 +3,56 @@ Chooses how many batches each worker prepares ahead.
 """
 
 from ..facts import HostFacts
-from ..plan import Choice, LoaderRequest
+from ..plan import Choice, Limit, LoaderRequest, smallest
 from ..traits import DatasetTraits
 from .fixed import fixed_choice
+from .limits import bytes_of_batch, prefetch_limits
 
 UNMEASURED = 2
+"""
+torch's own default, as long as nothing was measured.
+"""
+
 LATENCY = 4
+"""
+For reads that take unevenly long, so that one slow batch does not stop all others (CASES C33, C34).
+"""
 
 
 def choose_prefetch_factor(
     facts: HostFacts, traits: DatasetTraits, request: LoaderRequest, num_workers: int
 ) -> Choice[int | None]:
     """
-    Choose torch's own default of 2, and 4 where batches cross a network; ``None`` without workers.
+    Choose torch's own default of 2, and 4 where reads take unevenly long; ``None`` without workers.
+
+    Where half of the free shared memory or the open files do not hold so many batches, it is less, but at least 1.
     """
     fixed = fixed_choice("prefetch_factor", request)
     if fixed is not None:
         return fixed
     if not num_workers:
         return Choice(value=None, rule="prefetch_factor.no-workers", because="nothing is prefetched without workers")
+    limits = (_wanted(facts, traits), *prefetch_limits(facts, bytes_of_batch(traits, request), num_workers))
+    binding, others = smallest(limits)
+    return Choice(value=max(1, int(binding.value)), rule=binding.rule, because=binding.because, limits=others)
+
+
+def _wanted(facts: HostFacts, traits: DatasetTraits) -> Limit:
     if crosses_network(facts, traits):
         because = "batches that cross a network arrive unevenly"
-        return Choice(value=LATENCY, rule="prefetch_factor.latency", because=because)
-    return Choice(value=UNMEASURED, rule="prefetch_factor.default", because="torch's default, nothing was measured")
+        return Limit(rule="prefetch_factor.latency", value=LATENCY, because=because)
+    if lies_on_hdd(facts, traits):
+        because = "reads from a spinning disk take unevenly long"
+        return Limit(rule="prefetch_factor.latency", value=LATENCY, because=because)
+    return Limit(rule="prefetch_factor.default", value=UNMEASURED, because="torch's default, nothing was measured")
 
 
-def batches_ahead(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest) -> int:
+def batches_ahead(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest) -> tuple[int, int]:
     """
-    Return the batches in flight for each worker that budgets must count with.
+    Return the batches in flight for each worker that budgets must count with: usually, and where room is short.
     """
-    return choose_prefetch_factor(facts, traits, request, num_workers=1).value or UNMEASURED
+    fixed = request.fixed.get("prefetch_factor")
+    return (fixed, fixed) if fixed else (int(_wanted(facts, traits).value), 1)
 
 
 def crosses_network(facts: HostFacts, traits: DatasetTraits) -> bool:
@@ -40,3 +60,10 @@ def crosses_network(facts: HostFacts, traits: DatasetTraits) -> bool:
     Return whether samples come over a network; the storage that was probed says so only of a path that is known.
     """
     return traits.is_remote or (traits.path is not None and facts.storage.kind == "network")
+
+
+def lies_on_hdd(facts: HostFacts, traits: DatasetTraits) -> bool:
+    """
+    Return whether samples lie on a spinning disk of this host.
+    """
+    return traits.path is not None and not traits.is_remote and facts.storage.kind == "hdd"

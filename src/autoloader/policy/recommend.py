@@ -6,23 +6,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..facts import HostFacts
+from ..facts import HostFacts, SharedMemoryFacts
 from ..findings import describe
-from ..plan import Choice, LoaderRequest, Note, Plan
+from ..plan import PASSED_ON, Choice, LoaderRequest, Note, Plan
+from ..records import number_text
 from ..traits import DatasetTraits
 from .backend import choose_backend, find_obstacle
 from .fixed import fixed_choice
-from .limits import mebibytes
+from .limits import size_text
 from .multiprocessing_context import choose_multiprocessing_context
 from .num_workers import choose_num_workers
 from .persistent_workers import choose_persistent_workers, without_new_streams
 from .pin_memory import choose_pin_memory
 from .prefetch_factor import choose_prefetch_factor, crosses_network
-
-PASSED_ON = ("in_order", "timeout")
-"""
-Arguments that are the user's alone: part of a plan only when given.
-"""
 
 
 def recommend(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest) -> Plan:
@@ -83,23 +79,29 @@ def _notes(facts: HostFacts, traits: DatasetTraits, choices: Mapping[str, Choice
     Yield what the user could change on the host or in the dataset, where it decided a choice.
     """
     rules = {choice.rule for choice in choices.values()}
-    if "num_workers.shared-memory" in rules:
-        free = mebibytes(facts.shared_memory.free_bytes or 0)
-        yield _note("host.shared-memory-small", path=facts.shared_memory.path, free=free)
-    if "num_workers.open-files" in rules:
-        soft, workers = facts.limits.open_files_soft, choices["num_workers"].value
-        yield _note("host.open-files-low", limit=f"{soft:.0f}", workers=workers)
-    if facts.cpu.bound_by == "quota_cpus":
-        yield _note("host.cpu-quota", quota=f"{facts.cpu.quota_cpus:.3g}", logical=facts.cpu.logical)
+    if rules & {"num_workers.shared-memory", "prefetch_factor.shared-memory"}:
+        yield _shared_memory_note(facts.shared_memory)
+    if rules & {"num_workers.open-files", "prefetch_factor.open-files"}:
+        yield _note("host.open-files-low", limit=f"{facts.limits.open_files_soft:.0f}")
+    if facts.cpu.bound_by == "quota_cpus" and facts.cpu.quota_cpus is not None and facts.cpu.logical is not None:
+        quota = number_text(facts.cpu.quota_cpus)
+        yield _note("host.cpu-quota", quota=quota, logical=facts.cpu.logical)
     if "num_workers.iterable-not-sharded" in rules:
         yield _note("dataset.iterable-not-sharded")
     obstacle = find_obstacle(facts, context)
-    if obstacle is not None and obstacle.note is not None and not traits.is_in_memory:
+    is_inline_for_it = bool(rules & {"num_workers.reimports-main", "backend.reimports-main"})
+    if obstacle is not None and obstacle.note is not None and is_inline_for_it and not traits.is_in_memory:
         yield obstacle.note
     if crosses_network(facts, traits):
         yield _note("storage.network", path=traits.path, filesystem=facts.storage.filesystem or "another machine")
     if "num_workers.storage-hdd" in rules:
         yield _note("storage.hdd", path=traits.path)
+
+
+def _shared_memory_note(shared: SharedMemoryFacts) -> Note:
+    if shared.is_writable is False:
+        return _note("host.shared-memory-read-only", path=shared.path)
+    return _note("host.shared-memory-small", path=shared.path, free=size_text(shared.free_bytes or 0))
 
 
 def _note(finding: str, **evidence: object) -> Note:

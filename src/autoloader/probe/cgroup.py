@@ -48,14 +48,18 @@ def parse_own_groups(text: str | None) -> dict[str, str]:
 def find_hierarchies(controller: str, io: HostIO, mounts: tuple[Mount, ...]) -> tuple[Hierarchy, ...]:
     """
     Return the hierarchies that may limit *controller*: the one of version 1 that has it, and that of version 2.
+
+    A hierarchy may be mounted more than once, for containers inside: only mounts that hold this process's group count.
     """
     groups = parse_own_groups(io.read_text("/proc/self/cgroup"))
+    first = [mount for mount in mounts if mount.filesystem == "cgroup" and controller in mount.super_options]
+    second = [mount for mount in mounts if mount.filesystem == "cgroup2"]
     found = []
-    for mount in mounts:
-        is_v1 = mount.filesystem == "cgroup" and controller in mount.super_options
-        name = controller if is_v1 else ""
-        if (is_v1 or mount.filesystem == "cgroup2") and name in groups:
-            found.append(Hierarchy(1 if is_v1 else 2, _folders(groups[name], mount, io)))
+    for version, name, mounted in ((1, controller, first), (2, "", second)):
+        group = groups.get(name)
+        if group is not None:
+            own = [mount for mount in mounted if is_below(group, mount.root)]
+            found += [Hierarchy(version, _folders(group, mount, io)) for mount in own or mounted]
     return tuple(found)
 
 

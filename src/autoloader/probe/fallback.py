@@ -4,9 +4,9 @@ Any system without a backend of its own: what Python's standard library and psut
 
 from ..facts import CpuFacts, HostFacts, LimitFacts, MemoryFacts, SharedMemoryFacts, StorageFacts, SystemFacts
 from .host_io import HostIO
-from .interpreter import read_process, read_start_methods
+from .interpreter import read_process, read_python_cpu_count, read_start_methods
 from .job import read_job
-from .parse import parse_int, tightest
+from .parse import tightest
 from .readings import Readings
 
 PLATFORM_NAMES = {"win32": "windows", "cygwin": "windows", "darwin": "macos"}
@@ -49,8 +49,7 @@ def _read_cpu(io: HostIO) -> CpuFacts:
     readings = Readings()
     logical = readings.put("logical", io.cpu_count(), "os.cpu_count()")
     affinity = readings.put("affinity", io.affinity(), "sched_getaffinity")
-    own = parse_int(io.environment.get("PYTHON_CPU_COUNT"))
-    readings.put("python_cpu_count", own, "PYTHON_CPU_COUNT")
+    own = readings.put("python_cpu_count", *read_python_cpu_count(io))
     mask = None if affinity is None else len(affinity)
     bound = tightest({"logical": logical, "affinity": mask, "python_cpu_count": own})
     if bound is not None:

@@ -5,7 +5,6 @@ Every question answers ``None`` where the host does not say; none raises, and no
 """
 
 import os
-import platform
 import sys
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
@@ -71,6 +70,19 @@ class HostIO(Protocol):
     def is_accelerator_initialised(self) -> bool: ...
     def torch_accelerators(self) -> tuple[str, ...] | None: ...
     def psutil_memory(self) -> tuple[int, int] | None: ...
+
+
+def documented_start_methods(platform: str, version: tuple[int, int]) -> tuple[str, ...]:
+    """
+    Return the start methods of a platform, the default first.
+
+    Source: Python's library reference, multiprocessing, "Contexts and start methods".
+    """
+    if platform == "win32":
+        return ("spawn",)
+    if platform == "darwin":
+        return ("spawn", "fork", "forkserver")
+    return ("forkserver", "fork", "spawn") if version >= (3, 14) else ("fork", "spawn", "forkserver")
 
 
 class RealHost:
@@ -155,7 +167,16 @@ class RealHost:
     def cpu_count(self) -> int | None:
         """
         Return the logical CPUs that the system reports to any program.
+
+        From Python 3.13 on ``os.cpu_count()`` is what the user set by ``-X cpu_count``, so the system is asked first.
         """
+        if sys.platform != "win32":
+            try:
+                online = os.sysconf("SC_NPROCESSORS_ONLN")
+            except (OSError, ValueError):
+                online = 0
+            if online > 0:
+                return online
         return os.cpu_count()
 
     def resource_limit(self, name: str) -> tuple[float, float] | None:
@@ -180,13 +201,16 @@ class RealHost:
         if hasattr(os, "uname"):
             names = os.uname()
             return names.release, names.machine
+        import platform
+
         return platform.release(), platform.machine()
 
     def python(self) -> tuple[str, bool]:
         """
         Return implementation and version, and whether this build runs without the GIL.
         """
-        version = f"{platform.python_implementation()} {platform.python_version()}"
+        implementation = {"cpython": "CPython", "pypy": "PyPy"}.get(sys.implementation.name, sys.implementation.name)
+        version = f"{implementation} {sys.version.partition(' ')[0]}"
         return version, not getattr(sys, "_is_gil_enabled", lambda: True)()
 
     def python_cpu_count(self) -> int | None:
@@ -194,7 +218,7 @@ class RealHost:
         Return what the user set by ``-X cpu_count``; Python 3.13 and newer also take it from ``PYTHON_CPU_COUNT``.
         """
         value = sys._xoptions.get("cpu_count")
-        return int(value) if isinstance(value, str) and value.isdecimal() else None
+        return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 10 else None
 
     def working_directory(self) -> str | None:
         """
@@ -209,24 +233,29 @@ class RealHost:
         """
         Return the folder that ``tempfile`` would use, by its own order of places, without trying to write there.
         """
-        tempfile = sys.modules.get("tempfile")
-        chosen = getattr(tempfile, "tempdir", None) or next(
-            (os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)), None
-        )
-        if chosen is None and sys.platform != "win32":
-            chosen = next((path for path in ("/tmp", "/var/tmp", "/usr/tmp") if os.path.isdir(path)), None)  # noqa: S108
-        return None if chosen is None else os.fsdecode(chosen)
+        chosen = getattr(sys.modules.get("tempfile"), "tempdir", None)
+        if chosen is not None:
+            return os.fsdecode(chosen)
+        named = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
+        usual = [] if sys.platform == "win32" else ["/tmp", "/var/tmp", "/usr/tmp"]  # noqa: S108 (tempfile's own list)
+        try:
+            return next((os.path.abspath(path) for path in named + usual if self.is_writable(path)), None)
+        except OSError:
+            return None
 
     def start_methods(self) -> StartMethods | None:
         """
         Return the start methods, without fixing one.
+
+        Until multiprocessing is loaded the process cannot have fixed any, and the others are as documented: loading it
+        just to ask would take longer than all other questions together.
         """
-        try:
-            import multiprocessing
-        except ImportError:
-            return None
-        available = multiprocessing.get_all_start_methods()
-        return StartMethods(tuple(available), available[0], multiprocessing.get_start_method(allow_none=True))
+        multiprocessing = sys.modules.get("multiprocessing")
+        if multiprocessing is None:
+            available = documented_start_methods(sys.platform, sys.version_info[:2])
+            return StartMethods(available, available[0], None)
+        available = tuple(multiprocessing.get_all_start_methods())
+        return StartMethods(available, available[0], multiprocessing.get_start_method(allow_none=True))
 
     def main_module(self) -> MainModule:
         """
@@ -256,7 +285,8 @@ class RealHost:
         Return whether this process is a worker of a DataLoader.
         """
         data = sys.modules.get("torch.utils.data")
-        return data is not None and data.get_worker_info() is not None
+        worker_info = getattr(data, "get_worker_info", None)  # not there yet while torch is being imported
+        return worker_info is not None and worker_info() is not None
 
     def is_accelerator_initialised(self) -> bool:
         """
@@ -264,7 +294,8 @@ class RealHost:
         """
         torch = sys.modules.get("torch")
         backends = (getattr(torch, name, None) for name in ("cuda", "xpu"))
-        return any(backend is not None and backend.is_initialized() for backend in backends)
+        questions = (getattr(backend, "is_initialized", None) for backend in backends)
+        return any(is_initialized is not None and is_initialized() for is_initialized in questions)
 
     def torch_accelerators(self) -> tuple[str, ...] | None:
         """

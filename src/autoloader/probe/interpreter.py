@@ -4,7 +4,7 @@ Facts of the running interpreter, the same on every system: how it starts childr
 
 from ..facts import ProcessFacts, StartMethodFacts
 from .host_io import HostIO
-from .parse import reimported_main
+from .parse import parse_int, reimported_main
 from .readings import Readings
 
 
@@ -34,3 +34,16 @@ def read_process(io: HostIO) -> ProcessFacts:
     readings.put("is_torch_built_for_accelerator", None if built_for is None else bool(built_for), "torch.version")
     readings.put("reimported_main", reimported_main(*io.main_module()), "__main__.__spec__ and __main__.__file__")
     return readings.build(ProcessFacts)
+
+
+def read_python_cpu_count(io: HostIO) -> tuple[int | None, str]:
+    """
+    Return the user's own limit on CPUs and where it was set; the option goes before the variable.
+
+    Source: Python documentation, "Command line and environment", ``-X cpu_count`` and ``PYTHON_CPU_COUNT``.
+    """
+    by_option = io.python_cpu_count()
+    if by_option:
+        return by_option, "-X cpu_count"
+    by_variable = parse_int(io.environment.get("PYTHON_CPU_COUNT"))
+    return by_variable if by_variable is not None and by_variable > 0 else None, "PYTHON_CPU_COUNT"

@@ -2,14 +2,17 @@
 Linux: procfs, sysfs and control groups.
 """
 
-from ..facts import CpuFacts, HostFacts, LimitFacts, MemoryFacts, NumaFacts, SharedMemoryFacts, SystemFacts
+import posixpath
+
+from ..facts import CpuFacts, HostFacts, JobFacts, LimitFacts, MemoryFacts, NumaFacts, SharedMemoryFacts, SystemFacts
 from . import cgroup
 from .accelerator import read_accelerator
 from .host_io import HostIO
-from .interpreter import read_process, read_start_methods
+from .interpreter import read_process, read_python_cpu_count, read_start_methods
 from .job import read_job, read_scheduler_cpus
 from .mounts import Mount, parse_mountinfo
 from .parse import (
+    NO_LIMIT,
     parse_cpu_list,
     parse_cpu_model,
     parse_int,
@@ -37,7 +40,7 @@ def collect(io: HostIO, path: str | None = None) -> HostFacts:
     return HostFacts(
         system=_read_system(io),
         start_methods=read_start_methods(io),
-        cpu=_read_cpu(io, mounts, job.local_world_size or 1),
+        cpu=_read_cpu(io, mounts, job),
         numa=_read_numa(io),
         memory=_read_memory(io, mounts),
         shared_memory=_read_shared_memory(io),
@@ -69,11 +72,13 @@ def _read_system(io: HostIO) -> SystemFacts:
 def _wsl_version(release: str) -> int:
     """
     Return 1 or 2 under WSL: its kernels are ``4.4.0-19041-Microsoft`` and ``5.15.0-microsoft-standard-WSL2``.
+
+    The first of WSL 2 ended in ``-microsoft-standard``; those that people build keep no more than ``WSL2``.
     """
     lowered = release.lower()
-    if "microsoft" not in lowered:
-        return 0
-    return 2 if "wsl2" in lowered or "standard" in lowered else 1
+    if "wsl2" in lowered or "microsoft-standard" in lowered:
+        return 2
+    return 1 if "microsoft" in lowered else 0
 
 
 def _container(io: HostIO) -> tuple[str, str]:
@@ -105,7 +110,7 @@ def _notebook(io: HostIO) -> tuple[str, str]:
     return ("none", "no notebook's variable is set") if found is None else (marks[found], found)
 
 
-def _read_cpu(io: HostIO, mounts: tuple[Mount, ...], local_world_size: int) -> CpuFacts:
+def _read_cpu(io: HostIO, mounts: tuple[Mount, ...], job: JobFacts) -> CpuFacts:
     readings = Readings()
     readings.put("model", parse_cpu_model(io.read_text("/proc/cpuinfo")), "/proc/cpuinfo")
     online = parse_cpu_list(io.read_text("/sys/devices/system/cpu/online"))
@@ -119,9 +124,9 @@ def _read_cpu(io: HostIO, mounts: tuple[Mount, ...], local_world_size: int) -> C
     readings.put("cpuset", cpuset, source)
     quota, source = cgroup.read_quota(io, mounts) or (None, "")
     readings.put("quota_cpus", quota, source)
-    scheduler, source = read_scheduler_cpus(io.environment, local_world_size) or (None, "")
+    scheduler, source = read_scheduler_cpus(io.environment, job) or (None, "")
     readings.put("scheduler_cpus", scheduler, source)
-    own = readings.put("python_cpu_count", *_python_cpu_count(io))
+    own = readings.put("python_cpu_count", *read_python_cpu_count(io))
     bound = tightest(
         {
             "logical": logical,
@@ -137,13 +142,6 @@ def _read_cpu(io: HostIO, mounts: tuple[Mount, ...], local_world_size: int) -> C
         readings.put("bound_by", bound[1], "the smallest of the limits")
     readings.put("load_1min", parse_load(io.read_text("/proc/loadavg")), "/proc/loadavg")
     return readings.build(CpuFacts)
-
-
-def _python_cpu_count(io: HostIO) -> tuple[int | None, str]:
-    by_option = io.python_cpu_count()
-    if by_option is not None:
-        return by_option, "-X cpu_count"
-    return parse_int(io.environment.get("PYTHON_CPU_COUNT")), "PYTHON_CPU_COUNT"
 
 
 def _put_topology(readings: Readings, io: HostIO, online: tuple[int, ...]) -> None:
@@ -165,7 +163,7 @@ def _read_numa(io: HostIO) -> NumaFacts:
     folder = "/sys/devices/system/node"
     with_memory = parse_cpu_list(io.read_text(f"{folder}/has_memory"))
     with_cpus = parse_cpu_list(io.read_text(f"{folder}/has_cpu"))
-    if with_memory is None and io.list_dir(folder) is None:
+    if io.list_dir(folder) is None and io.list_dir(posixpath.dirname(folder)) is not None:
         readings.put("nodes", 1, "the kernel shows no memory nodes")
         readings.put("cpu_nodes", 1, "the kernel shows no memory nodes")
     else:
@@ -185,7 +183,7 @@ def _read_memory(io: HostIO, mounts: tuple[Mount, ...]) -> MemoryFacts:
     headroom, source = cgroup.read_memory_headroom(io, mounts) or (None, "")
     readings.put("cgroup_headroom_bytes", headroom, source)
     known = (("available_bytes", available), ("cgroup_headroom_bytes", headroom))
-    least = min(((float(size), name) for name, size in known if size is not None), default=None)
+    least = min(((float(size), name) for name, size in known if size is not None and size < NO_LIMIT), default=None)
     if least is not None:
         readings.put("headroom_bytes", least[0], f"the smaller of the two: {least[1]}")
         readings.put("bound_by", least[1], "the smaller of the two")

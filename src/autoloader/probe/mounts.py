@@ -11,6 +11,8 @@ class Mount(NamedTuple):
     One line of /proc/self/mountinfo.
     """
 
+    number: int
+    parent: int
     device: tuple[int, int]
     root: str
     mount_point: str
@@ -29,11 +31,13 @@ def parse_mountinfo(text: str | None) -> tuple[Mount, ...]:
 def _parse_line(line: str) -> Mount | None:
     before, separator, after = line.partition(" - ")
     left, right = before.split(" "), after.split(" ")
-    numbers = re.fullmatch(r"(\d+):(\d+)", left[2]) if len(left) >= 5 else None
-    if not separator or numbers is None or len(right) < 2:
+    numbers = re.fullmatch(r"([0-9]{1,9}) ([0-9]{1,9}) ([0-9]{1,9}):([0-9]{1,9})", " ".join(left[:3]))
+    if not separator or numbers is None or len(left) < 5 or len(right) < 2:
         return None
     return Mount(
-        device=(int(numbers[1]), int(numbers[2])),
+        number=int(numbers[1]),
+        parent=int(numbers[2]),
+        device=(int(numbers[3]), int(numbers[4])),
         root=_unescape(left[3]),
         mount_point=_unescape(left[4]),
         filesystem=right[0],
@@ -54,8 +58,26 @@ def mount_of(path: str, mounts: tuple[Mount, ...]) -> Mount | None:
     Return the mount that holds an absolute, resolved path; of mounts over one another the last.
     """
     holding = [mount for mount in mounts if is_below(path, mount.mount_point)]
-    longest = max((len(mount.mount_point) for mount in holding), default=0)
-    return next((mount for mount in reversed(holding) if len(mount.mount_point) == longest), None)
+    hidden = {mount.number for mount in holding if _is_covered(mount, holding)}
+    while below := {mount.number for mount in holding if mount.parent in hidden} - hidden:
+        hidden |= below
+    seen = [mount for mount in holding if mount.number not in hidden]
+    longest = max((len(mount.mount_point) for mount in seen), default=0)
+    return next((mount for mount in reversed(seen) if len(mount.mount_point) == longest), None)
+
+
+def _is_covered(mount: Mount, others: list[Mount]) -> bool:
+    """
+    Return whether a folder above the mount point was mounted over, in the same tree, so that no path leads here.
+
+    What is mounted over ``/`` itself hides nothing: this process's root stays below it.
+    """
+    return any(
+        other.parent == mount.parent
+        and other.mount_point not in {"/", mount.mount_point}
+        and is_below(mount.mount_point, other.mount_point)
+        for other in others
+    )
 
 
 def is_below(path: str, folder: str) -> bool:

@@ -10,12 +10,10 @@ NO_LIMIT = float("inf")
 
 def parse_int(text: str | None) -> int | None:
     """
-    Return the decimal number that *text* is, white space around it aside.
+    Return the decimal number that *text* is, white space around it aside; the kernel's fit 64 bits, so 20 digits.
     """
-    try:
-        return None if text is None else int(text.strip(), 10)
-    except ValueError:
-        return None
+    match = re.fullmatch(r"\s*([+-]?[0-9]{1,20})\s*", text or "")
+    return None if match is None else int(match[1])
 
 
 def parse_cpu_list(text: str | None) -> tuple[int, ...] | None:
@@ -26,11 +24,11 @@ def parse_cpu_list(text: str | None) -> tuple[int, ...] | None:
     """
     cpus: set[int] = set()
     for part in (text or "").strip().split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?(?::\d+/\d+)?", part.strip())
+        match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part.strip())
         if match is None:
             return None
         first, last = int(match[1]), int(match[2] or match[1])
-        if last - first >= 1 << 16:
+        if not 0 <= last - first < 1 << 16:
             return None
         cpus.update(range(first, last + 1))
     return tuple(sorted(cpus)) or None
@@ -42,7 +40,7 @@ def parse_meminfo(text: str | None) -> dict[str, int]:
     """
     sizes = {}
     for line in (text or "").splitlines():
-        match = re.fullmatch(r"(\w+)(?:\(\w+\))?:\s+(\d+)(?: kB)?\s*", line)
+        match = re.fullmatch(r"(\w+)(?:\(\w+\))?:\s+([0-9]{1,20})(?: kB)?\s*", line)
         if match is not None:
             sizes[match[1]] = int(match[2]) * (1024 if line.rstrip().endswith("kB") else 1)
     return sizes
@@ -112,22 +110,31 @@ def parse_cpu_model(text: str | None) -> str | None:
     return None if match is None else match[1]
 
 
-def parse_slurm_cpus(text: str | None) -> int | None:
+def parse_slurm_count(text: str | None, node: int = 0) -> int | None:
     """
-    Return the CPUs of the first node in Slurm's ``SLURM_JOB_CPUS_PER_NODE``: ``8``, ``8(x2)`` or ``8(x2),4``.
+    Return one node's share of what Slurm counts node by node: ``8``, ``8(x2)`` or ``8(x2),4``.
+
+    Args:
+        text: As in ``SLURM_JOB_CPUS_PER_NODE`` and ``SLURM_TASKS_PER_NODE``; the last count holds for all nodes after.
+        node: Number of the node in the job, from 0.
     """
-    match = re.match(r"\s*(\d+)", text or "")
-    return int(match[1]) if match is not None else None
+    count = None
+    for part in (text or "").split(","):
+        match = re.fullmatch(r"\s*([0-9]{1,9})(?:\(x([0-9]{1,9})\))?\s*", part)
+        if match is None:
+            return None
+        count, node = int(match[1]), node - int(match[2] or 1)
+        if node < 0:
+            break
+    return count
 
 
 def parse_load(text: str | None) -> float | None:
     """
     Return the first number of /proc/loadavg.
     """
-    try:
-        return float((text or "").split()[0])
-    except (IndexError, ValueError):
-        return None
+    match = re.match(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(?:\s|$)", text or "")
+    return None if match is None else float(match[1])
 
 
 def reimported_main(spec_name: str | None, file: str | None) -> str | None:
@@ -148,6 +155,8 @@ def reimported_main(spec_name: str | None, file: str | None) -> str | None:
 def tightest(limits: Mapping[str, float | None]) -> tuple[float, str] | None:
     """
     Return the smallest of the limits that are known and greater than 0, and its name; of equal ones the first.
+
+    "No limit" is none: where nothing else is known, the answer is ``None`` and not infinity.
     """
-    known = [(limit, name) for name, limit in limits.items() if limit is not None and limit > 0]
+    known = [(limit, name) for name, limit in limits.items() if limit is not None and 0 < limit < NO_LIMIT]
     return min(known, key=lambda pair: pair[0]) if known else None

@@ -2,20 +2,43 @@
 A number that changes when the user changes a dataset between epochs.
 """
 
+import random
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import islice
-from types import FunctionType, ModuleType
+from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 _MOST_OBJECTS = 10_000
 _MOST_DEPTH = 6
-_MOST_ELEMENTS = 64
-_MOST_IDENTITIES = 100_000
-_BLOCK_BYTES = 1 << 20
+"""
+A dataset in two wrappers, the transforms of its transform, and their attributes; a look stays well under a second.
+"""
 
-_SCALARS = (type(None), bool, int, float, complex, str, bytes)
+_MOST_ELEMENTS = 64
+"""
+Larger containers are data rather than settings; they count by the identity of their elements.
+"""
+
+_MOST_IDENTITIES = 100_000
+"""
+Elements of all large containers together that are looked at: about 10 ms.
+"""
+
+_BLOCK_BYTES = 1 << 20
+_MOST_BLOCKS = 32
+"""
+Arrays whose contents are looked at, a block each: about 2 ms.
+"""
+
+_EXACT = (type(None), bool, str, bytes)
+_BY_IDENTITY = (type, FunctionType, ModuleType, random.Random)
+_USED_WITHOUT_CHANGE = {"threading", "_thread", "multiprocessing.synchronize"}
+"""
+Modules whose objects count by identity: a lock that is held is no change.
+"""
 
 
 def fingerprint(*values: Any) -> int:
@@ -23,8 +46,8 @@ def fingerprint(*values: Any) -> int:
     Return a number that is equal as long as nothing of *values* was changed that this bounded look can see.
 
     It compares numbers, text and small containers by value, attributes of objects some levels down, the elements of
-    large containers by identity, and arrays by identity, shape and a checksum of their first MiB. A generator of
-    random numbers, a file or a lock counts by identity: using one is no change.
+    large containers by identity, and arrays by identity, shape and a checksum of the first MiB of the first ones. A
+    generator of random numbers, a file or a lock counts by identity: using one is no change.
     """
     walk = _Walk()
     return hash(tuple(walk.token(value, 0) for value in values))
@@ -37,52 +60,109 @@ class _Walk:
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
+        self._identities_left = _MOST_IDENTITIES
+        self._blocks_left = _MOST_BLOCKS
 
     def token(self, value: Any, depth: int) -> Any:
         """
         Return something hashable that stands for *value*.
         """
-        if isinstance(value, _SCALARS):
-            return type(value), value
+        scalar = _scalar_token(value)
+        if scalar is not None:
+            return scalar
         if id(value) in self._seen or depth > _MOST_DEPTH or len(self._seen) >= _MOST_OBJECTS:
             return id(value)
         self._seen.add(id(value))
-        if _is_array(value):
-            return id(value), *_array_token(value)
-        if isinstance(value, (list, tuple, set, frozenset)):
-            return type(value), len(value), self._elements(value, depth)
-        if isinstance(value, dict):
-            return type(value), len(value), self._items(value, depth)
-        attributes = getattr(value, "__dict__", None)
-        if isinstance(attributes, dict) and not isinstance(value, (type, FunctionType, ModuleType)):
-            return id(value), self._items(attributes, depth)
-        return id(value)
+        try:
+            return self._object_token(value, depth)
+        except Exception:  # noqa: BLE001 (a container or an array of the user's own class may raise anything)
+            return id(value)
+
+    def _object_token(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if _is_array(kind):
+            return id(value), *self._array_token(value)
+        if issubclass(kind, (list, tuple, set, frozenset)):
+            return id(kind), len(value), self._elements(value, depth)
+        if issubclass(kind, dict):
+            return id(kind), len(value), self._items(value, depth)
+        if kind is MethodType:
+            return id(value.__func__), self.token(value.__self__, depth + 1)
+        if kind is partial:
+            return id(value), self._elements((value.func, value.args, value.keywords), depth)
+        if issubclass(kind, _BY_IDENTITY) or kind.__module__ in _USED_WITHOUT_CHANGE:
+            return id(value)
+        return id(value), self._items(_attributes(value), depth)
+
+    def _array_token(self, array: Any) -> tuple[Any, ...]:
+        """
+        Return shape, and what changes when the array is written to: torch's own count of writes, or a checksum.
+        """
+        shape = tuple(array.shape)
+        if hasattr(type(array), "_version"):
+            # A tensor made under torch.inference_mode() counts no writes, and raises an error when asked.
+            return shape, None if array.is_inference() else getattr(array, "_version")  # noqa: B009 (torch's own name)
+        if array.dtype.hasobject or not self._blocks_left:
+            return shape, None
+        self._blocks_left -= 1
+        block = array.flat[: max(1, _BLOCK_BYTES // max(1, array.itemsize))]
+        return shape, zlib.crc32(block.tobytes())
 
     def _elements(self, values: Any, depth: int) -> Any:
         if len(values) > _MOST_ELEMENTS:
-            return hash(tuple(map(id, islice(values, _MOST_IDENTITIES))))
-        return tuple(self.token(value, depth + 1) for value in values)
+            return hash(tuple(map(id, self._some(values))))
+        return tuple(self.token(value, depth + 1) for value in islice(values, _MOST_ELEMENTS))
 
     def _items(self, items: Mapping[Any, Any], depth: int) -> Any:
         if len(items) > _MOST_ELEMENTS:
-            return hash(tuple((id(key), id(value)) for key, value in islice(items.items(), _MOST_IDENTITIES)))
-        return tuple((self.token(key, depth + 1), self.token(value, depth + 1)) for key, value in items.items())
+            return hash(tuple((id(key), id(value)) for key, value in self._some(items.items())))
+        few = islice(items.items(), _MOST_ELEMENTS)
+        return tuple((self.token(key, depth + 1), self.token(value, depth + 1)) for key, value in few)
+
+    def _some(self, values: Any) -> Iterator[Any]:
+        """
+        Yield the first elements of a large container, as many as are left to look at.
+        """
+        count = min(len(values), self._identities_left)
+        self._identities_left -= count
+        return islice(values, count)
 
 
-def _is_array(value: Any) -> bool:
+def _scalar_token(value: Any) -> Any:
+    """
+    Return what stands for a number or text, ``None`` for all else; Python hashes -1 as -2, so numbers are spelt out.
+    """
+    kind = type(value)
+    if kind in _EXACT:
+        return kind, value
+    if kind is int:
+        return kind, f"{value:x}"
+    if kind is float:
+        return kind, value.hex()
+    return (kind, repr(value)) if kind is complex else None
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """
+    Return the attributes of an object, those in slots too, without running code of its class.
+    """
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        attributes = {}
+    found = dict(attributes) if type(attributes) is dict else {}
+    with_slots = (each for each in type(value).__mro__ if "__slots__" in vars(each))
+    for name, member in (item for each in with_slots for item in vars(each).items()):
+        if type(member) is MemberDescriptorType:
+            try:
+                found[name] = member.__get__(value)
+            except AttributeError:
+                continue
+    return found
+
+
+def _is_array(kind: type) -> bool:
     return any(
-        isinstance(value, getattr(sys.modules.get(module), name, ()))
+        issubclass(kind, getattr(sys.modules.get(module), name, ()))
         for module, name in (("torch", "Tensor"), ("numpy", "ndarray"))
     )
-
-
-def _array_token(array: Any) -> tuple[Any, ...]:
-    """
-    Return shape, and what changes when the array is written to: torch's own count of writes, or a checksum.
-    """
-    shape = tuple(array.shape)
-    version = getattr(array, "_version", None)
-    if version is not None:
-        return shape, version
-    block = array[: max(1, _BLOCK_BYTES * len(array) // max(1, array.nbytes))] if array.ndim else array
-    return shape, None if array.dtype.hasobject else zlib.crc32(block.tobytes())

@@ -7,14 +7,25 @@ import re
 import sys
 from collections.abc import Iterator, Sized
 from itertools import islice
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from ..traits import DatasetTraits, SampleKind
 
 _MOST_ATTRIBUTES = 64
 _MOST_DEPTH = 8
+_MOST_PARTS = 1000
+"""
+Datasets within a dataset that are looked at; what is made of more parts counts as unknown.
+"""
+
 _PATH_NAMES = re.compile(r"root|path|dir|folder|file|url|sample|image|img|data", re.IGNORECASE)
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+"""
+A scheme has at least two letters: ``C://`` is a drive.
+"""
+
+_CONTAINERS = (list, tuple, range, bytes, bytearray)
 _KINDS: dict[str, SampleKind] = {
     **dict.fromkeys(("jpg", "jpeg", "png", "webp", "bmp", "tif", "tiff"), "image"),
     **dict.fromkeys(("txt", "json", "jsonl", "csv", "tsv", "md", "xml"), "text"),
@@ -34,6 +45,7 @@ def inspect_dataset(
     """
     is_iterable = _is_torch_instance(dataset, "IterableDataset")
     path = next(_paths(dataset), None)
+    is_remote = path is not None and _URL.match(path) is not None and not path.startswith("file://")
     return DatasetTraits(
         style="iterable" if is_iterable else "map",
         samples=length_of(dataset),
@@ -42,7 +54,7 @@ def inspect_dataset(
         num_shards=_num_shards(dataset) if is_iterable else None,
         is_worker_aware=is_iterable and _is_worker_aware(dataset),
         path=path,
-        is_remote=path is not None and "://" in path and not path.startswith("file://"),
+        is_remote=is_remote,
         sample_kind=None if path is None else _KINDS.get(path.rpartition(".")[2].lower()),
         sample_bytes=_sample_bytes(dataset),
     )
@@ -52,10 +64,8 @@ def length_of(sized: Any) -> int | None:
     """
     Return ``len(sized)``, ``None`` where it has none; a length that raises is none.
     """
-    if not isinstance(sized, Sized):
-        return None
     try:
-        return len(sized)
+        return len(sized) if isinstance(sized, Sized) else None
     except Exception:  # noqa: BLE001 (the user's own __len__ may raise anything; torch asks again when it must know)
         return None
 
@@ -69,32 +79,51 @@ def _torch_class(name: str) -> type | None:
 
 def _is_torch_instance(value: Any, name: str) -> bool:
     torch_class = _torch_class(name)
-    return torch_class is not None and isinstance(value, torch_class)
+    try:
+        return torch_class is not None and isinstance(value, torch_class)
+    except Exception:  # noqa: BLE001 (isinstance asks the object for its __class__, which may be a property)
+        return False
 
 
-def _is_in_memory(dataset: Any, depth: int = 0) -> bool:
+def _is_in_memory(dataset: Any) -> bool:
     """
     Return whether a sample is nothing but a slice of something in memory.
     """
-    if depth > _MOST_DEPTH:
-        return False
-    if type(dataset) in (list, tuple, range, bytes, bytearray) or _is_array(dataset):
-        return True
-    if _has_method_of(dataset, "TensorDataset"):
-        return True
-    if _has_method_of(dataset, "Subset"):
-        return _is_in_memory(dataset.dataset, depth + 1)
-    if _has_method_of(dataset, "ConcatDataset"):
-        return all(_is_in_memory(part, depth + 1) for part in dataset.datasets)
-    return False
+    waiting, seen, found = [dataset], set[int](), False
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if len(seen) > _MOST_PARTS:
+            return False
+        if type(part) in _CONTAINERS or _is_array(part) or _fetches_like(part, "TensorDataset"):
+            found = True
+            continue
+        inner = _wrapped(part) if _fetches_like(part, "Subset", "ConcatDataset") else []
+        if not inner:
+            return False
+        waiting += inner
+    return found
 
 
-def _has_method_of(dataset: Any, name: str) -> bool:
+def _fetches_like(dataset: Any, *names: str) -> bool:
     """
-    Return whether *dataset* fetches samples exactly as torch's class *name* does.
+    Return whether *dataset* fetches samples exactly as one of torch's classes of these names does.
     """
-    torch_class: Any = _torch_class(name)
-    return torch_class is not None and getattr(type(dataset), "__getitem__", None) is torch_class.__getitem__
+    classes = (each for each in map(_torch_class, names) if each is not None)
+    methods = [(name, _attribute(type(dataset), name)) for name in ("__getitem__", "__getitems__")]
+    return any(all(getattr(each, name, None) is method for name, method in methods) for each in classes)
+
+
+def _wrapped(dataset: Any) -> list[Any]:
+    """
+    Return the datasets that a Subset, a ConcatDataset or any other wrapper holds, as far as they can be seen.
+    """
+    attributes = _attributes(dataset)
+    several = attributes.get("datasets", ())
+    parts = list(islice(several, _MOST_PARTS + 1)) if type(several) in (list, tuple) else []
+    return [*parts, *([attributes["dataset"]] if "dataset" in attributes else [])]
 
 
 def _is_array(value: Any) -> bool:
@@ -106,18 +135,34 @@ def _sample_bytes(dataset: Any) -> int | None:
     """
     Return the bytes of one sample where shapes tell them: arrays and TensorDatasets.
     """
-    arrays = dataset.tensors if _has_method_of(dataset, "TensorDataset") else (dataset,)
-    if not arrays or not all(_is_array(array) and array.ndim and len(array) for array in arrays):
+    arrays = _attribute(dataset, "tensors") if _fetches_like(dataset, "TensorDataset") else (dataset,)
+    try:
+        if not arrays or not all(_is_array(array) and array.ndim and len(array) for array in arrays):
+            return None
+        return sum(int(array.nbytes) // len(array) for array in arrays)
+    except Exception:  # noqa: BLE001 (sparse and nested tensors have no such size, and say so in several ways)
         return None
-    return sum(int(array.nbytes) // len(array) for array in arrays)
 
 
 def _num_shards(dataset: Any) -> int | None:
     for name in ("num_shards", "n_shards"):
         shards = _attribute(dataset, name)
-        if isinstance(shards, int) and not isinstance(shards, bool) and shards > 0:
+        if type(shards) is int and shards > 0:
             return shards
     return None
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """
+    Return the attributes that an object itself holds, without asking code of its class.
+    """
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except Exception:  # noqa: BLE001 (__dict__ may be a property of the user's)
+        return {}
+    if type(attributes) is not dict:
+        return {}
+    return {name: attributes[name] for name in islice(attributes, _MOST_ATTRIBUTES) if type(name) is str}
 
 
 def _attribute(dataset: Any, name: str) -> Any:
@@ -127,57 +172,80 @@ def _attribute(dataset: Any, name: str) -> Any:
         return None
 
 
-def _is_worker_aware(dataset: Any, depth: int = 0) -> bool:
+def _is_worker_aware(dataset: Any) -> bool:
     """
-    Return whether the code of the dataset's class, or of an iterable dataset that it wraps, names get_worker_info.
+    Return whether the code of the dataset's class names get_worker_info, or that of all iterable datasets in it.
     """
-    base = _torch_class("IterableDataset")
-    for each in type(dataset).__mro__:
-        if each is base:
-            break
-        functions = (_function_of(member) for member in vars(each).values())
-        if any(_names(function.__code__, "get_worker_info") for function in functions if function is not None):
-            return True
-    inner = islice(getattr(dataset, "__dict__", {}).values(), _MOST_ATTRIBUTES)
-    return depth < _MOST_DEPTH and any(
-        _is_worker_aware(each, depth + 1) for each in inner if _is_torch_instance(each, "IterableDataset")
-    )
+    waiting, seen, found = [dataset], set[int](), False
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if len(seen) > _MOST_PARTS:
+            return False
+        if _class_names(type(part), "get_worker_info"):
+            found = True
+            continue
+        inner = list(_iterable_datasets_in(part))
+        if not inner:
+            return False
+        waiting += inner
+    return found
 
 
-def _function_of(member: Any) -> Any:
+def _class_names(kind: type, name: str) -> bool:
     """
-    Return the plain function behind a method, property, static method or decorated function.
+    Return whether a method of a class that is not torch's own refers to *name*.
+    """
+    torchs = getattr(_torch_class("IterableDataset"), "__mro__", ())
+    members = (member for each in kind.__mro__ if each not in torchs for member in vars(each).values())
+    return any(_names(function.__code__, name) for member in members for function in _functions_of(member))
+
+
+def _iterable_datasets_in(dataset: Any) -> Iterator[Any]:
+    """
+    Yield the iterable-style datasets among the attributes of a wrapper, and in its lists.
+    """
+    for value in _attributes(dataset).values():
+        values = islice(value, _MOST_PARTS + 1) if type(value) in (list, tuple) else (value,)
+        yield from (each for each in values if _is_torch_instance(each, "IterableDataset"))
+
+
+def _functions_of(member: Any) -> Iterator[FunctionType]:
+    """
+    Yield the plain functions behind a method, property, static method, partial or decorated function.
     """
     for _ in range(_MOST_DEPTH):
-        inner = (
-            getattr(member, "fget", None) or getattr(member, "__wrapped__", None) or getattr(member, "__func__", None)
-        )
-        if inner is None:
-            break
-        member = inner
-    return member if hasattr(member, "__code__") else None
+        if type(member) is FunctionType:
+            yield member
+        inner = (_attribute(member, name) for name in ("fget", "__wrapped__", "__func__", "func"))
+        member = next((each for each in inner if each is not None), None)
+        if member is None:
+            return
 
 
 def _names(code: CodeType, name: str) -> bool:
+    """
+    Return whether *code*, or a function within it, refers to *name*: as a global, an attribute or a closure's.
+    """
     nested = (constant for constant in code.co_consts if isinstance(constant, CodeType))
-    return name in code.co_names or any(_names(each, name) for each in nested)
+    return name in (*code.co_names, *code.co_freevars) or any(_names(each, name) for each in nested)
 
 
-def _paths(dataset: Any, depth: int = 0) -> Iterator[str]:
+def _paths(dataset: Any) -> Iterator[str]:
     """
-    Yield what looks like a path or URL among the attributes of a dataset and of those that it wraps.
+    Yield what looks like a path or URL among the attributes of a dataset and of the first that it wraps.
     """
-    attributes = getattr(dataset, "__dict__", None) or {}
-    named = ((name, value) for name, value in islice(attributes.items(), _MOST_ATTRIBUTES) if _PATH_NAMES.search(name))
-    plain = []
-    for name, value in named:
-        if name in {"dataset", "datasets"}:
-            plain.append(value)
-        elif (path := _first_path(value)) is not None:
-            yield path
-    for value in plain if depth < _MOST_DEPTH else ():
-        for part in value[:1] if isinstance(value, (list, tuple)) else (value,):
-            yield from _paths(part, depth + 1)
+    for _ in range(_MOST_DEPTH):
+        attributes = _attributes(dataset)
+        for name, value in attributes.items():
+            if _PATH_NAMES.search(name) and (path := _first_path(value)) is not None:
+                yield path
+        wrapped = _wrapped(dataset)
+        if not wrapped:
+            return
+        dataset = wrapped[0]
 
 
 def _first_path(value: Any) -> str | None:
@@ -185,9 +253,19 @@ def _first_path(value: Any) -> str | None:
     Return *value* as a path, or the first element of a list of paths or of (path, label) pairs.
     """
     for _ in range(2):
-        if isinstance(value, (list, tuple)) and value:
-            value = value[0]
-    if isinstance(value, os.PathLike):
-        value = os.fspath(value)
-    looks_like_one = isinstance(value, str) and len(value) < 4096 and re.search(r"[/\\]|\.\w{2,5}$", value)
-    return value if looks_like_one and "\n" not in value else None
+        for container in (list, tuple):
+            if issubclass(type(value), container) and container.__len__(value):
+                value = container.__getitem__(value, 0)
+    text = _path_text(value)
+    looks_like_one = text is not None and len(text) < 4096 and re.search(r"[/\\]|\.\w{2,5}$", text)
+    return text if text is not None and looks_like_one and "\n" not in text else None
+
+
+def _path_text(value: Any) -> str | None:
+    """
+    Return a path as text, without ``os.fspath``, for which classes of paths in a cloud fetch the file.
+    """
+    try:
+        return str(value) if issubclass(type(value), (str, os.PathLike)) else None
+    except Exception:  # noqa: BLE001 (a path class of the user's may raise anything)
+        return None

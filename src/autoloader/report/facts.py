@@ -5,7 +5,7 @@ The facts of a host as a table of short lines, in plain ASCII.
 from collections.abc import Iterator
 
 from ..facts import HostFacts
-from ..records import NO_LIMIT
+from ..records import NO_LIMIT, number_text
 
 UNKNOWN = "unknown"
 
@@ -47,9 +47,7 @@ def render_bytes(size: float | None) -> str:
 
 
 def _count(number: float | None, unit: str = "") -> str:
-    if number is None:
-        return UNKNOWN
-    text = "no limit" if number == NO_LIMIT else f"{number:g}"
+    text = UNKNOWN if number is None else number_text(number)
     return f"{text} {unit}{'' if number == 1 else 's'}" if unit else text
 
 
@@ -109,7 +107,7 @@ def _shared_memory(facts: HostFacts) -> str:
     shared = facts.shared_memory
     if shared.path is None:
         return UNKNOWN
-    state = "" if shared.is_writable else ", not writable"
+    state = ", not writable" if shared.is_writable is False else ""
     return f"{render_bytes(shared.free_bytes)} free of {render_bytes(shared.size_bytes)} at {shared.path}{state}"
 
 
@@ -123,7 +121,7 @@ def _storage(facts: HostFacts) -> str:
     storage = facts.storage
     if storage.path is None:
         return UNKNOWN
-    on = f"{storage.filesystem} on {storage.device}" if storage.filesystem else "file system unknown"
+    on = f"{storage.filesystem} on {storage.device or UNKNOWN}" if storage.filesystem else "file system unknown"
     return f"{storage.kind or UNKNOWN}, {on}, {render_bytes(storage.free_bytes)} free, at {storage.path}"
 
 
@@ -143,7 +141,7 @@ def _start_methods(facts: HostFacts) -> str:
 def _job(facts: HostFacts) -> str:
     job = facts.job
     if job.launcher is None:
-        return "single process"
+        return UNKNOWN if job.local_world_size is None else "single process"
     return (
         f"{job.launcher}, rank {_count(job.rank)}, local rank {_count(job.local_rank)}"
         f" of {_count(job.local_world_size)} on this node"

@@ -1,0 +1,3 @@
+"""
+Measurements, always as ratios of runs that were made side by side.
+"""

@@ -1,0 +1,333 @@
+"""
+What holds for every plan, whatever the host, the dataset and the request.
+
+The budgets are worked out here once more, from DESIGN section 5 and in other words: nothing is imported from
+``autoloader.policy.limits``.
+"""
+
+import inspect
+import multiprocessing
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autoloader.facts import (
+    AcceleratorFacts,
+    CpuFacts,
+    HostFacts,
+    JobFacts,
+    LimitFacts,
+    MemoryFacts,
+    ProcessFacts,
+    SharedMemoryFacts,
+    StartMethodFacts,
+    StorageFacts,
+    SystemFacts,
+)
+from autoloader.plan import LoaderRequest, Plan
+from autoloader.policy import RULES, recommend, revise
+from autoloader.traits import DatasetTraits
+from policy.baseline import GIB, MIB, NO_LIMIT, bound_cpu
+
+METHODS = multiprocessing.get_all_start_methods()
+PROPERTY = settings(max_examples=300, deadline=None)
+
+
+def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """
+    Return a strategy that also gives ``None``, for what is unknown.
+    """
+    return st.none() | strategy
+
+
+COUNTS = st.integers(1, 300)
+TRUTHS = st.none() | st.booleans()
+SIZES = st.integers(0, 4096).map(lambda size: size * MIB)
+LIMITS = st.just(NO_LIMIT) | st.integers(0, 5000).map(float)
+MASKS = st.integers(1, 256).map(lambda count: tuple(range(count)))
+
+CPUS = st.builds(
+    CpuFacts,
+    logical=maybe(COUNTS),
+    affinity=maybe(MASKS),
+    cpuset=maybe(MASKS),
+    quota_cpus=maybe(st.just(NO_LIMIT) | st.floats(0.01, 300)),
+    scheduler_cpus=maybe(COUNTS.map(float)),
+    python_cpu_count=maybe(COUNTS),
+).map(bound_cpu)
+
+HOSTS = st.builds(
+    HostFacts,
+    system=st.builds(
+        SystemFacts,
+        platform=st.sampled_from(["linux", "macos", "windows", None]),
+        wsl_version=st.sampled_from([None, 0, 2]),
+    ),
+    start_methods=st.builds(
+        StartMethodFacts,
+        available=st.just(tuple(METHODS)),
+        default=st.sampled_from([*METHODS, None]),
+        in_force=st.sampled_from([*METHODS, None]),
+    ),
+    cpu=CPUS,
+    memory=st.builds(MemoryFacts, headroom_bytes=maybe(SIZES.map(float) | st.just(NO_LIMIT)), bound_by=st.just("x")),
+    shared_memory=st.builds(SharedMemoryFacts, path=st.just("/dev/shm"), free_bytes=maybe(SIZES), is_writable=TRUTHS),
+    limits=st.builds(
+        LimitFacts,
+        open_files_soft=maybe(LIMITS),
+        open_files_now=maybe(st.integers(0, 200)),
+        processes_soft=maybe(LIMITS),
+        pids_headroom=maybe(LIMITS),
+    ),
+    storage=st.builds(
+        StorageFacts,
+        kind=st.sampled_from([None, "nvme", "ssd", "hdd", "virtual", "network", "memory", "unknown"]),
+        filesystem=st.sampled_from([None, "ext4", "nfs4"]),
+    ),
+    accelerator=st.builds(
+        AcceleratorFacts, kind=st.sampled_from([None, "cuda", "rocm", "xpu", "mps"]), count=maybe(st.integers(0, 8))
+    ),
+    job=st.builds(JobFacts, local_world_size=maybe(st.integers(1, 16))),
+    process=st.builds(
+        ProcessFacts,
+        other_threads=maybe(st.integers(0, 3)),
+        is_daemonic=TRUTHS,
+        is_dataloader_worker=TRUTHS,
+        is_accelerator_initialised=TRUTHS,
+        is_torch_built_for_accelerator=TRUTHS,
+        reimported_main=st.sampled_from([None, "train.py"]),
+    ),
+)
+
+DATASETS = st.builds(
+    DatasetTraits,
+    style=st.sampled_from(["map", "iterable"]),
+    samples=maybe(st.integers(0, 10**7)),
+    batches_per_epoch=maybe(st.integers(0, 10**5)),
+    is_in_memory=st.booleans(),
+    num_shards=maybe(COUNTS),
+    is_worker_aware=st.booleans(),
+    path=st.sampled_from([None, "/data/train", "s3://bucket/train"]),
+    is_remote=st.booleans(),
+    sample_kind=st.sampled_from([None, "image", "text"]),
+    sample_bytes=maybe(st.integers(0, 16 * MIB)),
+)
+
+REQUESTS = st.builds(
+    LoaderRequest,
+    fixed=st.fixed_dictionaries(
+        {},
+        optional={
+            "num_workers": st.integers(0, 300),
+            "prefetch_factor": st.integers(1, 8),
+            "persistent_workers": st.booleans(),
+            "pin_memory": st.booleans(),
+            "multiprocessing_context": st.sampled_from([*METHODS, *map(multiprocessing.get_context, METHODS)]),
+            "timeout": st.integers(0, 60),
+            "in_order": st.just(False),
+        },
+    ),
+    batch_size=maybe(st.integers(1, 512)),
+    epochs=maybe(st.integers(1, 100)),
+)
+
+
+def given_situations(test: Any) -> Any:
+    """
+    Run *test* for random hosts, datasets and requests.
+    """
+    return PROPERTY(given(facts=HOSTS, traits=DATASETS, request_=REQUESTS)(test))
+
+
+def contradicts_itself(fixed: Any) -> bool:
+    """
+    Return whether torch refuses the user's own values together, whatever else is passed.
+    """
+    asks_for_workers = bool({"prefetch_factor", "multiprocessing_context"} & set(fixed))
+    return fixed.get("num_workers") == 0 and (asks_for_workers or fixed.get("persistent_workers") is True)
+
+
+def is_chosen(plan: Plan) -> bool:
+    """
+    Return whether the number of workers was autoloader's to choose.
+    """
+    return plan.choices["num_workers"].rule not in {"num_workers.fixed", "num_workers.needed"}
+
+
+@given_situations
+def test_plan_passes_nothing_that_needs_workers_without_workers(
+    facts: HostFacts, traits: DatasetTraits, request_: LoaderRequest
+) -> None:
+    """
+    At 0 workers no argument that torch refuses then is passed, unless the user gave it.
+    """
+    kwargs = recommend(facts, traits, request_).as_kwargs()
+    refused = {"prefetch_factor", "persistent_workers", "multiprocessing_context", "timeout"}
+    if kwargs["num_workers"] == 0:
+        assert refused & set(kwargs) <= set(request_.fixed)
+    if "num_workers" not in request_.fixed and (set(kwargs) & refused - {"persistent_workers", "timeout"}):
+        assert kwargs["num_workers"] > 0
+
+
+@pytest.mark.torch
+@given_situations
+def test_plan_makes_a_dataloader(facts: HostFacts, traits: DatasetTraits, request_: LoaderRequest) -> None:
+    """
+    Every plan is one that torch accepts; it refuses exactly what contradicts itself in the user's own values.
+    """
+    from torch.utils.data import DataLoader
+
+    known = inspect.signature(DataLoader).parameters
+    kwargs = recommend(facts, traits, request_).as_kwargs()
+    with warnings.catch_warnings():
+        # torch warns about many workers, which the user may fix and another host may have.
+        warnings.simplefilter("ignore")
+        try:
+            DataLoader(range(8), batch_size=2, **{name: value for name, value in kwargs.items() if name in known})
+            is_accepted = True
+        except ValueError:
+            is_accepted = False
+    assert is_accepted is not contradicts_itself(request_.fixed)
+
+
+@given_situations
+def test_plan_keeps_what_the_user_set(facts: HostFacts, traits: DatasetTraits, request_: LoaderRequest) -> None:
+    """
+    A value of the user's is in the plan and in its arguments, under the rule ``fixed``.
+    """
+    plan = recommend(facts, traits, request_)
+    kwargs = plan.as_kwargs()
+    for name, value in request_.fixed.items():
+        assert kwargs[name] is value
+        assert (plan.choices[name].value, plan.choices[name].rule) == (value, f"{name}.fixed")
+
+
+@given_situations
+def test_num_workers_is_between_zero_and_two_a_cpu(
+    facts: HostFacts, traits: DatasetTraits, request_: LoaderRequest
+) -> None:
+    """
+    Without a measurement no rank starts more than two workers for each CPU that it may use, and never less than none.
+    """
+    plan = recommend(facts, traits, request_)
+    workers = plan.value("num_workers")
+    assert isinstance(workers, int)
+    assert workers >= 0
+    if is_chosen(plan):
+        assert workers <= max(1, 2 * (facts.cpu.usable_cpus or 1))
+
+
+@given_situations
+def test_num_workers_fit_into_what_is_free(facts: HostFacts, traits: DatasetTraits, request_: LoaderRequest) -> None:
+    """
+    The workers of all ranks fit into half of the free memory, shared memory and tasks, and into the open files.
+    """
+    plan = recommend(facts, traits, request_)
+    workers, prefetch = plan.value("num_workers"), plan.value("prefetch_factor")
+    if not is_chosen(plan) or not workers:
+        return
+    ranks = facts.job.local_world_size or 1
+    batch = (traits.sample_bytes or 0) * (request_.batch_size or 0)
+    context = plan.value("multiprocessing_context")
+    method = context if context is None or isinstance(context, str) else context.get_start_method()
+    base = 64 * MIB if method == "fork" else 256 * MIB
+    free_memory, free_shared = facts.memory.headroom_bytes, facts.shared_memory.free_bytes
+    files, tasks = facts.limits.open_files_soft, [facts.limits.pids_headroom, facts.limits.processes_soft]
+    assert workers * (base + prefetch * batch) * ranks <= (NO_LIMIT if free_memory is None else free_memory) / 2
+    assert workers * prefetch * batch * ranks <= (NO_LIMIT if free_shared is None else free_shared) / 2
+    in_use = 64 + (facts.limits.open_files_now or 0)
+    assert in_use + workers * (12 + 4 * prefetch) <= (NO_LIMIT if files is None else files)
+    assert workers * 4 * ranks <= min([NO_LIMIT, *(limit for limit in tasks if limit is not None)]) / 2
+    assert workers <= 32
+    assert facts.shared_memory.is_writable is not False
+
+
+@given_situations
+def test_prefetch_factor_is_lowered_where_room_is_short(
+    facts: HostFacts, traits: DatasetTraits, request_: LoaderRequest
+) -> None:
+    """
+    A prefetch factor of ours lies between 1 and 4, and above 1 only where that fits, whoever set the workers.
+    """
+    plan = recommend(facts, traits, request_)
+    workers, prefetch = plan.value("num_workers"), plan.value("prefetch_factor")
+    if "prefetch_factor" in request_.fixed or prefetch is None:
+        return
+    assert 1 <= prefetch <= 4
+    if prefetch > 1:
+        batch = (traits.sample_bytes or 0) * (request_.batch_size or 0)
+        free, files = facts.shared_memory.free_bytes, facts.limits.open_files_soft
+        ranks, in_use = facts.job.local_world_size or 1, 64 + (facts.limits.open_files_now or 0)
+        assert workers * prefetch * batch * ranks <= (NO_LIMIT if free is None else free) / 2
+        assert in_use + workers * (12 + 4 * prefetch) <= (NO_LIMIT if files is None else files)
+
+
+@given_situations
+def test_every_choice_has_a_rule_and_can_be_explained(
+    facts: HostFacts, traits: DatasetTraits, request_: LoaderRequest
+) -> None:
+    """
+    Rules and limits stand in the catalogue under their argument's name, and each choice explains itself.
+    """
+    plan = recommend(facts, traits, request_)
+    for name, choice in plan.choices.items():
+        rules = [choice.rule, *(limit.rule for limit in choice.limits)]
+        assert [rule for rule in rules if rule not in RULES or not rule.startswith(f"{name}.")] == []
+        assert [limit.value for limit in choice.limits] == sorted(limit.value for limit in choice.limits)
+        assert f"  rule: {choice.rule}\n" in plan.explain(name)
+        assert plan.explain(name) in plan.explain()
+        assert choice.because in str(plan)
+
+
+@given_situations
+def test_recommend_is_deterministic(facts: HostFacts, traits: DatasetTraits, request_: LoaderRequest) -> None:
+    """
+    The same situation has the same plan.
+    """
+    assert recommend(facts, traits, request_) == recommend(facts, traits, request_)
+
+
+@PROPERTY
+@given(facts=HOSTS, later=HOSTS, traits=DATASETS, request_=REQUESTS, is_iterable=st.booleans(), has_init=st.booleans())
+def test_revised_plan_keeps_what_the_user_set_and_stays_legal(
+    facts: HostFacts,
+    later: HostFacts,
+    traits: DatasetTraits,
+    request_: LoaderRequest,
+    is_iterable: bool,
+    has_init: bool,
+) -> None:
+    """
+    A plan that is made anew for a changed state has the same arguments but for workers that stay no longer.
+    """
+    plan = recommend(facts, traits, request_)
+    revised = revise(plan, later, is_iterable=is_iterable, has_worker_init_fn=has_init)
+    before, after = plan.as_kwargs(), revised.as_kwargs()
+    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    assert changed <= {"persistent_workers"} - set(request_.fixed)
+    assert revised.choices["backend"].rule in RULES
+    assert revised == revise(revised, later, is_iterable=is_iterable, has_worker_init_fn=has_init)
+
+
+@PROPERTY
+@given(headroom=st.integers(0, 64).map(lambda size: size * GIB), ranks=st.integers(1, 8))
+def test_less_of_a_resource_never_means_more_workers(headroom: int, ranks: int) -> None:
+    """
+    Taking memory away from a host, or adding ranks to it, never adds a worker.
+    """
+    traits, request_ = DatasetTraits(style="map", sample_bytes=MIB), LoaderRequest(batch_size=64)
+
+    def workers(memory: float, local_world_size: int) -> int:
+        facts = HostFacts(
+            cpu=CpuFacts(logical=64, usable_cpus=64.0, bound_by="logical"),
+            memory=MemoryFacts(headroom_bytes=memory),
+            job=JobFacts(local_world_size=local_world_size),
+            accelerator=AcceleratorFacts(kind="cuda", count=8),
+        )
+        return int(recommend(facts, traits, request_).value("num_workers"))
+
+    assert workers(headroom, ranks) <= workers(headroom + GIB, ranks)
+    assert workers(headroom, ranks + 1) <= workers(headroom, ranks)

@@ -1,0 +1,361 @@
+"""
+Plans as a whole: every argument, the notes, and what changes after a loader was made.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from autoloader.plan import ALWAYS_DECIDED, Plan
+from autoloader.policy import RULES, revise
+from policy.baseline import (
+    BATCHES_OF_64_MIB,
+    FORKSERVER,
+    GIB,
+    HDD,
+    ITERABLE,
+    MIB,
+    NETWORK,
+    SPAWN,
+    cpus,
+    plan_for,
+    situation,
+)
+
+SHM_FIX = "Start the container with --shm-size=1g (Kubernetes: an emptyDir with medium: Memory at /dev/shm)."
+FILES_NOTE = (
+    "Few files may be open: the limit is 256, and each worker and each prefetched batch needs some. "
+    "Raise it before training with 'ulimit -n 8192' (Docker: --ulimit nofile=8192)."
+)
+EIGHT_CPUS = """\
+num_workers=6                 8 usable CPUs (logical), less 2 for the training process [num_workers.cpu-count]
+prefetch_factor=2             torch's default, nothing was measured [prefetch_factor.default]
+persistent_workers=True       many epochs are expected [persistent_workers.many-epochs]
+pin_memory=True               1 cuda device found [pin_memory.accelerator]
+multiprocessing_context=fork  Python's default on this system is fork [multiprocessing_context.process-default]
+backend=process               worker processes can start here [backend.workers]
+"""
+MAIN_NOTE = (
+    "Workers started by spawn would import train.py again, so batches load in the training process. "
+    "Pass multiprocessing_context='fork' where that is safe."
+)
+MAIN = {"process.reimported_main": "train.py"}
+
+PASSED_ON_ROWS = [
+    pytest.param("in_order", False, "in_order.fixed", id="in-order"),
+    pytest.param("timeout", 30, "timeout.fixed", id="timeout"),
+]
+
+
+def test_recommend_baseline_decides_every_argument() -> None:
+    """
+    A plan has one choice for each argument, in the order of its text.
+    """
+    plan = plan_for({})
+    assert tuple(plan.choices) == ALWAYS_DECIDED
+    assert plan.notes == ()
+    assert plan.as_kwargs() == {
+        "num_workers": 16,
+        "prefetch_factor": 2,
+        "persistent_workers": True,
+        "pin_memory": True,
+        "multiprocessing_context": "fork",
+    }
+
+
+def test_recommend_without_workers_leaves_out_what_torch_refuses() -> None:
+    """
+    At 0 workers only arguments are passed that torch accepts then.
+    """
+    assert plan_for({"traits.is_in_memory": True}).as_kwargs() == {"num_workers": 0, "pin_memory": True}
+
+
+@pytest.mark.parametrize(("name", "value", "rule"), PASSED_ON_ROWS)
+def test_recommend_passes_on_what_only_the_user_sets(name: str, value: Any, rule: str) -> None:
+    """
+    Arguments that autoloader never chooses are part of a plan when given, and only then.
+    """
+    assert name not in plan_for({}).choices
+    choice = plan_for({f"fixed.{name}": value}).choices[name]
+    assert (choice.value, choice.rule) == (value, rule)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kwargs"),
+    [
+        pytest.param(
+            {"fixed.num_workers": 0, "fixed.prefetch_factor": 2},
+            {"num_workers": 0, "prefetch_factor": 2, "pin_memory": True},
+            id="prefetch-without-workers",
+        ),
+        pytest.param(
+            {"fixed.num_workers": 0, "fixed.persistent_workers": True},
+            {"num_workers": 0, "persistent_workers": True, "pin_memory": True},
+            id="persist-without-workers",
+        ),
+        pytest.param(
+            {"fixed.num_workers": 0, "fixed.multiprocessing_context": "spawn"},
+            {"num_workers": 0, "multiprocessing_context": "spawn", "pin_memory": True},
+            id="context-without-workers",
+        ),
+        pytest.param(
+            {"fixed.num_workers": 0, "fixed.timeout": 5},
+            {"num_workers": 0, "timeout": 5, "pin_memory": True},
+            id="timeout-without-workers",
+        ),
+    ],
+)
+def test_recommend_leaves_contradictions_of_the_user_to_torch(
+    changes: Mapping[str, Any], kwargs: Mapping[str, Any]
+) -> None:
+    """
+    The user's values are all passed, also those that contradict each other: the error is torch's own.
+    """
+    assert plan_for(changes).as_kwargs() == kwargs
+
+
+@pytest.mark.parametrize(
+    ("changes", "notes"),
+    [
+        pytest.param({}, {}, id="baseline"),
+        pytest.param(
+            {"shared_memory.free_bytes": 64 * MIB},
+            {
+                "host.shared-memory-small": "Shared memory is small: /dev/shm has 64 MiB free, and batches travel "
+                f"through it. {SHM_FIX}"
+            },
+            id="shm-too-small-for-workers",
+        ),
+        pytest.param(
+            {"shared_memory.free_bytes": 2 * GIB, **BATCHES_OF_64_MIB},
+            {
+                "host.shared-memory-small": "Shared memory is small: /dev/shm has 2 GiB free, and batches travel "
+                f"through it. {SHM_FIX}"
+            },
+            id="shm-too-small-to-prefetch",
+        ),
+        pytest.param(
+            {"shared_memory.is_writable": False},
+            {
+                "host.shared-memory-read-only": "Shared memory cannot be used: this process may not write to /dev/shm, "
+                "through which batches travel. Mount a writable tmpfs there (Docker: --tmpfs /dev/shm:size=1g)."
+            },
+            id="shm-read-only",
+        ),
+        pytest.param({"limits.open_files_soft": 256}, {"host.open-files-low": FILES_NOTE}, id="few-files-for-workers"),
+        pytest.param(
+            {"limits.open_files_soft": 256, "fixed.num_workers": 10},
+            {"host.open-files-low": FILES_NOTE},
+            id="few-files-to-prefetch",
+        ),
+        pytest.param(
+            {"cpu.quota_cpus": 2.5},
+            {
+                "host.cpu-quota": "A quota grants 2.5 CPUs of the 64 that the host shows. Start the container with "
+                "more --cpus (Kubernetes: a higher cpu limit) if loading is too slow."
+            },
+            id="quota",
+        ),
+        pytest.param({"cpu.quota_cpus": 2.0, "cpu.logical": None}, {}, id="quota-of-an-unknown-host"),
+        pytest.param(
+            ITERABLE,
+            {
+                "dataset.iterable-not-sharded": "Each worker would yield the whole dataset: its __iter__ does not look "
+                "at get_worker_info(). Yield each worker its share (torch.utils.data.get_worker_info()), or set "
+                "num_workers yourself."
+            },
+            id="iterable-not-sharded",
+        ),
+        pytest.param({**ITERABLE, "fixed.num_workers": 2}, {}, id="iterable-with-the-user's-workers"),
+        pytest.param(
+            {**SPAWN, **MAIN},
+            {"process.reimports-main": MAIN_NOTE},
+            id="imports-main",
+        ),
+        pytest.param(
+            {**SPAWN, **MAIN, "fixed.num_workers": 2},
+            {"process.reimports-main": MAIN_NOTE},
+            id="the-user's-workers-import-main",
+        ),
+        pytest.param({**SPAWN, **MAIN, "traits.is_in_memory": True}, {}, id="in-memory-needs-no-workers"),
+        pytest.param({**SPAWN, **MAIN, "fixed.num_workers": 0}, {}, id="the-user-wants-no-workers"),
+        pytest.param(
+            NETWORK,
+            {
+                "storage.network": "/data/train lies on nfs4: each read waits for the network. Copy the data to a "
+                "local disk if it fits."
+            },
+            id="network",
+        ),
+        pytest.param(
+            {"traits.path": "s3://bucket/train", "traits.is_remote": True, "storage.filesystem": None},
+            {
+                "storage.network": "s3://bucket/train lies on another machine: each read waits for the network. Copy "
+                "the data to a local disk if it fits."
+            },
+            id="url",
+        ),
+        pytest.param(
+            HDD,
+            {
+                "storage.hdd": "/data/train lies on a spinning disk, which slows down when many workers read at once. "
+                "Pack small files into few large ones, or copy the data to an SSD."
+            },
+            id="hdd",
+        ),
+        pytest.param({**HDD, "fixed.num_workers": 8}, {}, id="hdd-with-the-user's-workers"),
+    ],
+)
+def test_recommend_notes_what_the_user_could_change(changes: Mapping[str, Any], notes: Mapping[str, str]) -> None:
+    """
+    What decided a choice and can be changed is noted, with the exact fix.
+    """
+    assert {note.finding: note.text for note in plan_for(changes).notes} == notes
+
+
+def test_recommend_twice_gives_equal_plans() -> None:
+    """
+    The policy is pure: the same situation has the same plan.
+    """
+    assert plan_for(NETWORK) == plan_for(NETWORK)
+
+
+REVISE_ROWS = [
+    pytest.param({}, {}, {}, "persistent_workers", True, "persistent_workers.many-epochs", id="nothing-changed"),
+    pytest.param({}, {"process.is_daemonic": True}, {}, "backend", "inline", "backend.daemonic", id="now-a-daemon"),
+    pytest.param(
+        {},
+        {"process.is_dataloader_worker": True},
+        {},
+        "backend",
+        "inline",
+        "backend.nested-worker",
+        id="now-in-a-worker",
+    ),
+    pytest.param(
+        {"process.is_daemonic": True, "fixed.num_workers": 2},
+        {},
+        {},
+        "backend",
+        "process",
+        "backend.workers",
+        id="no-longer-a-daemon",
+    ),
+    pytest.param({}, MAIN, {}, "backend", "process", "backend.workers", id="the-plan's-fork-imports-nothing"),
+    pytest.param(
+        SPAWN, {**SPAWN, **MAIN}, {}, "backend", "inline", "backend.reimports-main", id="the-plan's-spawn-imports-main"
+    ),
+    pytest.param(
+        {"fixed.num_workers": 2},
+        {},
+        {"has_worker_init_fn": True},
+        "persistent_workers",
+        False,
+        "persistent_workers.torch-streams",
+        id="fixed-workers-with-an-init-function",
+    ),
+    pytest.param(
+        {"fixed.num_workers": 2},
+        {},
+        {"is_iterable": True},
+        "persistent_workers",
+        False,
+        "persistent_workers.torch-streams",
+        id="fixed-workers-of-an-iterable",
+    ),
+    pytest.param(
+        {"fixed.num_workers": 2},
+        {},
+        {},
+        "persistent_workers",
+        True,
+        "persistent_workers.many-epochs",
+        id="fixed-workers-that-can-be-seeded-anew",
+    ),
+    pytest.param(
+        {},
+        {},
+        {"has_worker_init_fn": True, "is_iterable": True},
+        "persistent_workers",
+        True,
+        "persistent_workers.many-epochs",
+        id="chosen-workers-owe-no-streams",
+    ),
+    pytest.param(
+        {"fixed.num_workers": 2, "fixed.persistent_workers": True},
+        {},
+        {"has_worker_init_fn": True},
+        "persistent_workers",
+        True,
+        "persistent_workers.fixed",
+        id="both-fixed",
+    ),
+    pytest.param(
+        {"fixed.num_workers": 2, "request.epochs": 1},
+        {},
+        {"has_worker_init_fn": True},
+        "persistent_workers",
+        False,
+        "persistent_workers.one-epoch",
+        id="not-persistent-anyhow",
+    ),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "state", "name", "value", "rule"), REVISE_ROWS)
+def test_revise_truth_table(
+    before: Mapping[str, Any], after: Mapping[str, Any], state: Mapping[str, bool], name: str, value: Any, rule: str
+) -> None:
+    """
+    What can change after a loader was made is chosen anew.
+    """
+    facts, _, _ = situation(after)
+    plan = revise(plan_for(before), facts, **{"is_iterable": False, "has_worker_init_fn": False, **state})
+    assert (plan.choices[name].value, plan.choices[name].rule) == (value, rule)
+
+
+def test_revise_of_an_unchanged_state_gives_the_plan_itself() -> None:
+    """
+    A plan that still holds is not copied.
+    """
+    facts, _, _ = situation({})
+    plan = plan_for({})
+    assert revise(plan, facts, is_iterable=False, has_worker_init_fn=False) is plan
+
+
+def test_revise_keeps_all_other_choices_and_notes() -> None:
+    """
+    Only the backend changes in a process that became daemonic.
+    """
+    plan = plan_for(NETWORK)
+    facts, _, _ = situation({**NETWORK, "process.is_daemonic": True})
+    revised = revise(plan, facts, is_iterable=False, has_worker_init_fn=False)
+    assert {name for name in plan.choices if plan.choices[name] != revised.choices[name]} == {"backend"}
+    assert revised.notes == plan.notes
+
+
+def test_revise_without_a_method_in_the_plan_asks_the_process() -> None:
+    """
+    Workers that the user asks for later start by the method of the process.
+    """
+    plan = plan_for({**SPAWN, "traits.is_in_memory": True}).with_fixed({"num_workers": 2})
+    facts, _, _ = situation({**SPAWN, **MAIN})
+    revised = revise(plan, facts, is_iterable=False, has_worker_init_fn=False)
+    assert revised.choices["backend"].rule == "backend.reimports-main"
+
+
+def test_recommend_reads_as_a_table() -> None:
+    """
+    The text of a plan has one line for each choice.
+    """
+    assert f"{plan_for(cpus(8))}\n" == EIGHT_CPUS
+
+
+def test_every_choice_of_these_plans_has_a_rule_of_its_own_argument() -> None:
+    """
+    Rule ids start with the argument's name and stand in the catalogue of rules.
+    """
+    plans: list[Plan] = [plan_for(changes) for changes in ({}, NETWORK, HDD, ITERABLE, SPAWN, FORKSERVER)]
+    choices = [(name, choice.rule) for plan in plans for name, choice in plan.choices.items()]
+    assert [rule for name, rule in choices if rule not in RULES or not rule.startswith(f"{name}.")] == []

@@ -1,0 +1,178 @@
+"""
+Accelerators by the files of their drivers, which answer without being initialised.
+"""
+
+import pytest
+
+from autoloader.facts import AcceleratorFacts
+from autoloader.probe.accelerator import read_accelerator
+from support import FakeHost
+
+PROPRIETARY = (
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 01:15:15 UTC 2023\nGCC version:  gcc 12\n"
+)
+OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15  Release Build  (dvs)\nGCC version: 12\n"
+NODES = "/sys/class/kfd/kfd/topology/nodes"
+
+
+def nvidia(listed: int, files: tuple[int, ...], version: str = PROPRIETARY) -> FakeHost:
+    """
+    Return a host whose driver lists devices, and that has these device files.
+    """
+    return FakeHost(
+        files={
+            "/proc/driver/nvidia/version": version,
+            **{f"/proc/driver/nvidia/gpus/0000:0{at}:00.0/information": "Model: X\n" for at in range(listed)},
+            **{f"/dev/nvidia{at}": "" for at in files},
+            "/dev/nvidiactl": "",
+            "/dev/nvidia-uvm": "",
+        }
+    )
+
+
+def amd(gpus: int, minors: tuple[int, ...], *, kfd: bool = True) -> FakeHost:
+    """
+    Return a host with one CPU node and *gpus* GPU nodes, and the render files of *minors*.
+    """
+    files = {f"{NODES}/0/properties": "cpu_cores_count 64\nsimd_count 0\ndrm_render_minor 0\n"}
+    for at in range(gpus):
+        files[f"{NODES}/{at + 1}/properties"] = f"cpu_cores_count 0\nsimd_count 416\ndrm_render_minor {128 + at}\n"
+    files.update({f"/dev/dri/renderD{minor}": "" for minor in minors})
+    return FakeHost(
+        files={**files, "/sys/module/amdgpu/version": "6.3.6\n", **({"/dev/kfd": ""} if kfd else {"/dev/null": ""})}
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "driver"),
+    [
+        pytest.param(PROPRIETARY, "535.104.05", id="proprietary"),
+        pytest.param(OPEN, "550.54.15", id="open"),
+        pytest.param("NVRM version:\n", None, id="cut-off"),
+        pytest.param("", None, id="empty"),
+    ],
+)
+def test_nvidia_driver_is_the_version_of_its_module(version: str, driver: str | None) -> None:
+    """
+    The first line names the module and then its version, in both of NVIDIA's drivers.
+    """
+    facts = read_accelerator(nvidia(1, (0,), version))
+    assert (facts.kind, facts.count, facts.driver) == ("cuda", 1, driver)
+
+
+@pytest.mark.parametrize(
+    ("listed", "files", "count"),
+    [
+        pytest.param(8, tuple(range(8)), 8, id="bare-metal"),
+        pytest.param(8, (3,), 1, id="container-with-one-of-eight"),
+        pytest.param(8, (), 0, id="container-with-none-of-eight"),
+        pytest.param(0, (0,), 0, id="files-without-a-driver"),
+    ],
+)
+def test_nvidia_count_is_of_devices_that_are_here(listed: int, files: tuple[int, ...], count: int) -> None:
+    """
+    A device needs the driver and its file; control files are no devices.
+    """
+    facts = read_accelerator(nvidia(listed, files))
+    assert facts.count == count
+    assert facts.kind == ("cuda" if count else None)
+
+
+@pytest.mark.parametrize(
+    ("visible", "count"),
+    [
+        pytest.param("0", 1, id="one"),
+        pytest.param("0,1", 2, id="two"),
+        pytest.param("2, 3", 2, id="space"),
+        pytest.param("", 0, id="empty"),
+        pytest.param("-1", 0, id="minus-one"),
+        pytest.param("NoDevFiles", 0, id="slurm-hides-all"),
+        pytest.param("0,-1,1", 1, id="nothing-after-an-invalid-one"),
+        pytest.param("1,4,2", 1, id="index-past-the-last"),
+        pytest.param("GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", 1, id="uuid"),
+        pytest.param("MIG-3b4a1b1e-2bd6-5e46-8a9f-0c4d9b7f5d5b", 1, id="mig"),
+        pytest.param("0,1,2,3", 4, id="all"),
+    ],
+)
+def test_nvidia_count_is_what_the_environment_leaves(visible: str, count: int) -> None:
+    """
+    Entries of CUDA_VISIBLE_DEVICES count up to the first that names no device (four are here).
+    """
+    host = nvidia(4, (0, 1, 2, 3))
+    host.environment = {"CUDA_VISIBLE_DEVICES": visible}
+    facts = read_accelerator(host)
+    assert (facts.kind, facts.count) == ("cuda", count)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        pytest.param(amd(2, (128, 129)), ("rocm", 2, "6.3.6"), id="bare-metal"),
+        pytest.param(amd(8, (130,)), ("rocm", 1, "6.3.6"), id="container-with-one-of-eight"),
+        pytest.param(amd(8, ()), (None, 0, None), id="container-without-render-files"),
+        pytest.param(amd(8, (128,), kfd=False), (None, 0, None), id="container-without-kfd"),
+        pytest.param(amd(0, (128,)), (None, 0, None), id="graphics-only"),
+    ],
+)
+def test_amd_count_is_of_gpus_that_are_here(host: FakeHost, expected: tuple[str | None, int, str | None]) -> None:
+    """
+    A node with SIMD units is a GPU; /sys shows the host's to every container, /dev only what it may use.
+    """
+    facts = read_accelerator(host)
+    assert (facts.kind, facts.count, facts.driver) == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "count"),
+    [
+        pytest.param({"ROCR_VISIBLE_DEVICES": "0,1"}, 2, id="rocr"),
+        pytest.param({"HIP_VISIBLE_DEVICES": "3"}, 1, id="hip"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "0"}, 1, id="cuda-stands-in-for-hip"),
+        pytest.param({"HIP_VISIBLE_DEVICES": "0,1", "CUDA_VISIBLE_DEVICES": "3"}, 2, id="hip-goes-before-cuda"),
+        pytest.param({"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "0"}, 1, id="hip-chooses-from-rocrs"),
+        pytest.param({"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "2"}, 0, id="hip-past-rocrs"),
+        pytest.param({"ROCR_VISIBLE_DEVICES": ""}, 0, id="none"),
+    ],
+)
+def test_amd_count_is_what_the_environment_leaves(environment: dict[str, str], count: int) -> None:
+    """
+    ROCr's list is applied first, then HIP's to what is left (four are here).
+    """
+    host = amd(4, (128, 129, 130, 131))
+    host.environment = environment
+    assert read_accelerator(host).count == count
+
+
+def test_cuda_under_wsl_is_there_in_unknown_number() -> None:
+    """
+    WSL 2 has Windows's driver library and /dev/dxg, and nothing in /proc that counts devices.
+    """
+    facts = read_accelerator(FakeHost(files={"/dev/dxg": "", "/usr/lib/wsl/lib/libcuda.so.1": ""}))
+    assert (facts.kind, facts.count) == ("cuda", None)
+    assert dict(facts.sources) == {"kind": "/usr/lib/wsl/lib"}
+
+
+def test_wsl_without_nvidia_has_no_accelerator() -> None:
+    """
+    /dev/dxg is there with any graphics card.
+    """
+    facts = read_accelerator(FakeHost(files={"/dev/dxg": "", "/usr/lib/wsl/lib/libdxcore.so": ""}))
+    assert (facts.kind, facts.count) == (None, 0)
+
+
+def test_both_makes_in_one_host_give_nvidia() -> None:
+    """
+    A graphics unit inside an AMD processor does not hide the card beside it.
+    """
+    card, processor = nvidia(1, (0,)), amd(1, (128,))
+    assert read_accelerator(FakeHost(files={**card.files, **processor.files})).kind == "cuda"
+
+
+def test_host_without_device_files_has_no_accelerator() -> None:
+    """
+    Nothing found is 0 devices of no kind, with the places that were looked at; without /dev it is unknown.
+    """
+    facts = read_accelerator(FakeHost(files={"/dev/null": ""}))
+    assert (facts.kind, facts.count, facts.driver) == (None, 0, None)
+    assert set(facts.sources) == {"count"}
+    assert read_accelerator(FakeHost()) == AcceleratorFacts()
