@@ -13,7 +13,7 @@ import pytest
 
 from autoloader import facts, plan, traits
 from autoloader.facts import SCHEMA, HostFacts, JobFacts, LimitFacts
-from autoloader.records import from_json, to_json
+from autoloader.records import field_names, from_json, is_record, to_json
 
 
 def records_in(module: ModuleType) -> list[type]:
@@ -23,7 +23,7 @@ def records_in(module: ModuleType) -> list[type]:
     return [
         value
         for value in vars(module).values()
-        if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == module.__name__
+        if isinstance(value, type) and is_record(value) and value.__module__ == module.__name__
     ]
 
 
@@ -53,21 +53,29 @@ def test_record_documents_each_field(record: type) -> None:
     Under each field stands a sentence on what it means.
     """
     fields = documented_fields(record)
-    assert list(fields) == [field.name for field in dataclasses.fields(record)]
+    assert tuple(fields) == field_names(record)
     assert [name for name, text in fields.items() if not (text and text.endswith("."))] == []
 
 
 @pytest.mark.parametrize("record", RECORDS)
-def test_record_is_frozen_with_slots_and_keywords_only(record: type) -> None:
+def test_record_is_frozen_and_takes_no_other_field(record: type) -> None:
     """
-    A record cannot be changed, and its fields are given by name.
+    A record cannot be changed and has no place for more than its fields.
     """
-    parameters: Any = record.__dataclass_params__  # type: ignore[attr-defined]
-    assert parameters.frozen
-    assert "__slots__" in vars(record)
-    assert {field.kw_only for field in dataclasses.fields(record)} == {True}
+    parameters: Any = getattr(record, "__dataclass_params__", None)
+    assert issubclass(record, tuple) or (parameters.frozen and "__slots__" in vars(record))
+    assert not hasattr(record, "__dict__") or "__dict__" not in dir(record)
     assert record.__doc__ is not None
     assert not record.__doc__.startswith(f"{record.__name__}(")
+
+
+@pytest.mark.parametrize("module", [traits, plan], ids=["traits", "plan"])
+def test_dataclass_records_take_keywords_only(module: ModuleType) -> None:
+    """
+    Fields are given by name.
+    """
+    records: list[Any] = records_in(module)
+    assert {field.kw_only for record in records for field in dataclasses.fields(record)} == {True}
 
 
 def test_every_group_of_facts_is_optional() -> None:
@@ -76,10 +84,10 @@ def test_every_group_of_facts_is_optional() -> None:
     """
     empty = HostFacts()
     unknown = {
-        f"{group.name}.{field.name}": getattr(getattr(empty, group.name), field.name)
-        for group in dataclasses.fields(HostFacts)
-        if group.name != "schema"
-        for field in dataclasses.fields(getattr(empty, group.name))
+        f"{group}.{field}": getattr(getattr(empty, group), field)
+        for group in field_names(HostFacts)
+        if group != "schema"
+        for field in field_names(getattr(empty, group))
     }
     assert {value for value in unknown.values() if value not in ({}, ())} == {None}
 
@@ -91,7 +99,7 @@ def test_facts_as_json_have_every_field() -> None:
     data = json.loads(json.dumps(to_json(HostFacts())))
     assert data["schema"] == SCHEMA
     assert data["cpu"]["usable_cpus"] is None
-    assert set(data) == {field.name for field in dataclasses.fields(HostFacts)}
+    assert set(data) == set(field_names(HostFacts))
 
 
 def test_facts_from_json_are_the_facts() -> None:

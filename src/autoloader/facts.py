@@ -3,11 +3,13 @@ What the host is, as the probe read it: one frozen record for each group of fact
 
 Everywhere: ``None`` means that the host did not say, and ``float("inf")`` that it said "no limit". Sizes are bytes.
 ``sources`` names, for each field that is known, the file or call that it was read from.
+
+These records are named tuples, where all others are dataclasses: the classes of the facts would take as long to make as
+the whole probe takes to run. Name the fields when you make one; their order may change.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 SCHEMA = 1
 """
@@ -19,8 +21,7 @@ AcceleratorKind = Literal["cuda", "rocm", "xpu", "mps"]
 StartMethod = Literal["fork", "spawn", "forkserver"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SystemFacts:
+class SystemFacts(NamedTuple):
     """
     The operating system and the Python that runs on it.
     """
@@ -43,12 +44,11 @@ class SystemFacts:
     """The kind of container (``docker``, ``podman``, ``kubernetes``, ...); ``none`` where no sign of one was found."""
     notebook: str | None = None
     """``colab``, ``kaggle`` or ``jupyter``; ``none`` in a plain process."""
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = {}
     """Where each known field was read."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StartMethodFacts:
+class StartMethodFacts(NamedTuple):
     """
     The ways in which this Python starts a child process.
     """
@@ -59,12 +59,11 @@ class StartMethodFacts:
     """The method that is used when nobody sets one."""
     in_force: str | None = None
     """The method that this process has fixed already; ``None`` when it has not fixed any."""
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = {}
     """Where each known field was read."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CpuFacts:
+class CpuFacts(NamedTuple):
     """
     The processors, and how much of them this process may use.
     """
@@ -93,12 +92,11 @@ class CpuFacts:
     """The field that *usable_cpus* was taken from."""
     load_1min: float | None = None
     """Processes that ran or waited to run, averaged over the last minute, on the whole host."""
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = {}
     """Where each known field was read."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NumaFacts:
+class NumaFacts(NamedTuple):
     """
     The memory nodes of the host.
     """
@@ -107,12 +105,11 @@ class NumaFacts:
     """Nodes that have memory; 1 on an ordinary machine."""
     cpu_nodes: int | None = None
     """Nodes that have CPUs."""
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = {}
     """Where each known field was read."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MemoryFacts:
+class MemoryFacts(NamedTuple):
     """
     Memory of the host and of the control groups around this process.
     """
@@ -131,12 +128,11 @@ class MemoryFacts:
     """The field that *headroom_bytes* was taken from."""
     swap_total_bytes: int | None = None
     """Swap space of the host."""
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = {}
     """Where each known field was read."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SharedMemoryFacts:
+class SharedMemoryFacts(NamedTuple):
     """
     The place through which workers hand their batches to the training process.
     """
@@ -149,12 +145,11 @@ class SharedMemoryFacts:
     """What is free of it now."""
     is_writable: bool | None = None
     """Whether this process can create files there."""
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = {}
     """Where each known field was read."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LimitFacts:
+class LimitFacts(NamedTuple):
     """
     Limits on files and processes.
     """
@@ -171,12 +166,11 @@ class LimitFacts:
     """Processes and threads that the tightest control group still grants; infinite without a limit."""
     temp_dir: str | None = None
     """The folder for temporary files; workers keep sockets there, whose paths are limited to about 100 characters."""
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = {}
     """Where each known field was read."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StorageFacts:
+class StorageFacts(NamedTuple):
     """
     What lies under one path, by default the working directory.
     """
@@ -195,28 +189,26 @@ class StorageFacts:
     """Size of the file system; ``None`` on a network mount, which is not asked because it may never answer."""
     free_bytes: int | None = None
     """What this user may still write there."""
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = {}
     """Where each known field was read."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AcceleratorFacts:
+class AcceleratorFacts(NamedTuple):
     """
     Accelerators for training, seen without initialising any of them.
     """
 
     kind: AcceleratorKind | None = None
     """The first kind found; ``None`` where there is none."""
-    count: int | None = None
+    devices: int | None = None
     """Devices that this process may use, ``CUDA_VISIBLE_DEVICES`` and its like counted."""
     driver: str | None = None
     """The driver's version text."""
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = {}
     """Where each known field was read."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobFacts:
+class JobFacts(NamedTuple):
     """
     This process's place in a job of many processes.
     """
@@ -229,12 +221,11 @@ class JobFacts:
     """Number of this process on this node, from 0."""
     local_world_size: int | None = None
     """Processes of the job on this node; 1 in a single process."""
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = {}
     """Where each known field was read."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProcessFacts:
+class ProcessFacts(NamedTuple):
     """
     The state of this process that decides how it may start others.
     """
@@ -251,37 +242,36 @@ class ProcessFacts:
     """Whether the torch loaded here can use an accelerator at all; ``None`` while torch is not loaded."""
     reimported_main: str | None = None
     """The module or file that spawn and forkserver would import again in each child; ``None`` when there is none."""
-    sources: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = {}
     """Where each known field was read."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HostFacts:
+class HostFacts(NamedTuple):
     """
     All that one probe read off one host.
     """
 
     schema: int = SCHEMA
     """The layout of this record, see :data:`SCHEMA`."""
-    system: SystemFacts = field(default_factory=SystemFacts)
+    system: SystemFacts = SystemFacts()
     """The operating system and Python."""
-    start_methods: StartMethodFacts = field(default_factory=StartMethodFacts)
+    start_methods: StartMethodFacts = StartMethodFacts()
     """Ways to start a child process."""
-    cpu: CpuFacts = field(default_factory=CpuFacts)
+    cpu: CpuFacts = CpuFacts()
     """Processors and their limits."""
-    numa: NumaFacts = field(default_factory=NumaFacts)
+    numa: NumaFacts = NumaFacts()
     """Memory nodes."""
-    memory: MemoryFacts = field(default_factory=MemoryFacts)
+    memory: MemoryFacts = MemoryFacts()
     """Memory and its limits."""
-    shared_memory: SharedMemoryFacts = field(default_factory=SharedMemoryFacts)
+    shared_memory: SharedMemoryFacts = SharedMemoryFacts()
     """Where batches travel."""
-    limits: LimitFacts = field(default_factory=LimitFacts)
+    limits: LimitFacts = LimitFacts()
     """Files and processes."""
-    storage: StorageFacts = field(default_factory=StorageFacts)
+    storage: StorageFacts = StorageFacts()
     """What lies under one path."""
-    accelerator: AcceleratorFacts = field(default_factory=AcceleratorFacts)
+    accelerator: AcceleratorFacts = AcceleratorFacts()
     """Devices to train on."""
-    job: JobFacts = field(default_factory=JobFacts)
+    job: JobFacts = JobFacts()
     """Ranks."""
-    process: ProcessFacts = field(default_factory=ProcessFacts)
+    process: ProcessFacts = ProcessFacts()
     """State of this process."""

@@ -4,7 +4,6 @@ JSON in and out for the frozen records of facts, traits and plan, and their numb
 A limit that does not exist is ``float("inf")`` in Python and ``"no limit"`` in JSON, which has no infinity.
 """
 
-import dataclasses
 import types
 import typing
 from collections.abc import Mapping
@@ -16,12 +15,41 @@ _NO_LIMIT_TEXT = "no limit"
 R = TypeVar("R")
 
 
+def is_record(value: Any) -> bool:
+    """
+    Return whether *value* is a record or the class of one: a dataclass or a named tuple.
+    """
+    return hasattr(value, "__dataclass_fields__") or (hasattr(value, "_fields") and hasattr(value, "_field_defaults"))
+
+
+def field_names(record: Any) -> tuple[str, ...]:
+    """
+    Return the names of a record's fields, in order; *record* may be its class.
+    """
+    return tuple(getattr(record, "__dataclass_fields__", None) or record._fields)
+
+
+def _required(record_class: Any) -> set[str]:
+    """
+    Return the names of the fields without a default.
+    """
+    if hasattr(record_class, "_field_defaults"):
+        return set(record_class._fields) - set(record_class._field_defaults)
+    import dataclasses
+
+    return {
+        field.name
+        for field in dataclasses.fields(record_class)
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    }
+
+
 def to_json(value: Any) -> Any:
     """
     Turn a record, and all that it holds, into what ``json.dumps`` takes.
     """
-    if dataclasses.is_dataclass(value):
-        return {field.name: to_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if is_record(value):
+        return {name: to_json(getattr(value, name)) for name in field_names(value)}
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -34,7 +62,7 @@ def from_json(record_class: type[R], data: Any, path: str = "") -> R:
     Build a record of *record_class* from what :func:`to_json` made of one.
 
     Args:
-        record_class: A frozen dataclass.
+        record_class: The class of a record.
         data: What ``json.loads`` gave.
         path: Where *data* lies in the whole document, for the error text.
 
@@ -45,14 +73,12 @@ def from_json(record_class: type[R], data: Any, path: str = "") -> R:
     if not isinstance(data, Mapping):
         raise ValueError(f"{where} should be an object, and is {data!r}")
     hints = typing.get_type_hints(record_class)
-    fields = {field.name: field for field in dataclasses.fields(record_class)}  # type: ignore[arg-type]
-    unknown = sorted(set(data) - set(fields))
+    unknown = sorted(set(data) - set(field_names(record_class)))
     if unknown:
         raise ValueError(f"{where} has a field {unknown[0]!r} that this version does not know")
-    for name, field in fields.items():
-        has_default = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
-        if name not in data and not has_default:
-            raise ValueError(f"{where} lacks the field {name!r}")
+    missing = [name for name in field_names(record_class) if name in _required(record_class) and name not in data]
+    if missing:
+        raise ValueError(f"{where} lacks the field {missing[0]!r}")
     return record_class(**{name: _value(hints[name], item, f"{where}.{name}") for name, item in data.items()})
 
 
@@ -73,7 +99,7 @@ def _value(hint: Any, data: Any, path: str) -> Any:
     if origin is Mapping:
         _checked(isinstance(data, Mapping), data, path, "an object")
         return {key: _value(arguments[1], item, f"{path}.{key}") for key, item in data.items()}
-    if dataclasses.is_dataclass(origin or hint):
+    if is_record(origin or hint):
         return from_json(typing.cast("type[Any]", origin or hint), data, path)
     return _scalar(hint, data, path)
 

@@ -6,7 +6,6 @@ import multiprocessing
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -43,7 +42,7 @@ class Host:
         self.facts = HOST
 
     def change(self, group: str, **values: object) -> None:
-        self.facts = replace(self.facts, **{group: replace(getattr(self.facts, group), **values)})
+        self.facts = self.facts._replace(**{group: getattr(self.facts, group)._replace(**values)})
 
 
 @pytest.fixture(autouse=True)

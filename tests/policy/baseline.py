@@ -41,7 +41,7 @@ FACTS = HostFacts(
     shared_memory=SharedMemoryFacts(path="/dev/shm", size_bytes=64 * GIB, free_bytes=64 * GIB, is_writable=True),
     limits=LimitFacts(open_files_soft=NO_LIMIT, open_files_now=16, processes_soft=NO_LIMIT, pids_headroom=NO_LIMIT),
     storage=StorageFacts(path="/data/train", filesystem="ext4", kind="nvme"),
-    accelerator=AcceleratorFacts(kind="cuda", count=1),
+    accelerator=AcceleratorFacts(kind="cuda", devices=1),
     job=JobFacts(local_world_size=1),
     process=ProcessFacts(
         other_threads=0,
@@ -55,7 +55,7 @@ TRAITS = DatasetTraits(style="map", samples=100_000, batches_per_epoch=1563, pat
 REQUEST = LoaderRequest(batch_size=64)
 
 ITERABLE = {"traits.style": "iterable", "traits.samples": None, "traits.batches_per_epoch": None}
-NO_ACCELERATOR = {"accelerator.kind": None, "accelerator.count": 0}
+NO_ACCELERATOR = {"accelerator.kind": None, "accelerator.devices": 0}
 NETWORK = {"storage.kind": "network", "storage.filesystem": "nfs4"}
 HDD = {"storage.kind": "hdd"}
 SPAWN = {"start_methods.available": ("spawn",), "start_methods.default": "spawn"}
@@ -85,7 +85,7 @@ def bound_cpu(cpu: CpuFacts) -> CpuFacts:
     }
     known = {name: float(limit) for name, limit in limits.items() if limit is not None}
     name = min(known, key=lambda each: known[each], default=None)
-    return cpu if name is None else replace(cpu, usable_cpus=known[name], bound_by=name)
+    return cpu if name is None else cpu._replace(usable_cpus=known[name], bound_by=name)
 
 
 def situation(changes: Mapping[str, Any]) -> tuple[HostFacts, DatasetTraits, LoaderRequest]:
@@ -98,8 +98,8 @@ def situation(changes: Mapping[str, Any]) -> tuple[HostFacts, DatasetTraits, Loa
         groups.setdefault(record, {})[field] = value
     traits = replace(TRAITS, **groups.pop("traits", {}))
     request = replace(REQUEST, fixed=groups.pop("fixed", {}), **groups.pop("request", {}))
-    facts = replace(FACTS, **{name: replace(getattr(FACTS, name), **fields) for name, fields in groups.items()})
-    return replace(facts, cpu=bound_cpu(facts.cpu)), traits, request
+    facts = FACTS._replace(**{name: getattr(FACTS, name)._replace(**fields) for name, fields in groups.items()})
+    return facts._replace(cpu=bound_cpu(facts.cpu)), traits, request
 
 
 def plan_for(changes: Mapping[str, Any]) -> Plan:

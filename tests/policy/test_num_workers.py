@@ -79,9 +79,10 @@ RANK_ROWS = [
 
 PRIOR_ROWS = [
     pytest.param({**NO_ACCELERATOR, **cpus(8)}, 2, "num_workers.no-accelerator", id="no-accelerator-a-quarter-of-8"),
+    pytest.param({**NO_ACCELERATOR, **cpus(16)}, 4, "num_workers.no-accelerator", id="no-accelerator-a-quarter-of-16"),
     pytest.param({**NO_ACCELERATOR, **cpus(2)}, 1, "num_workers.no-accelerator", id="no-accelerator-at-least-1"),
     pytest.param(
-        {**NO_ACCELERATOR, "accelerator.count": None, **cpus(8)}, 2, "num_workers.no-accelerator", id="none-known-of"
+        {**NO_ACCELERATOR, "accelerator.devices": None, **cpus(8)}, 2, "num_workers.no-accelerator", id="none-known-of"
     ),
     pytest.param(
         {**NO_ACCELERATOR, "job.local_world_size": 2, **cpus(16)},
@@ -118,6 +119,7 @@ PRIOR_ROWS = [
     ),
     pytest.param({"traits.sample_kind": "text", **cpus(8)}, 12, "num_workers.text", id="text-is-2-a-cpu"),
     pytest.param({"traits.sample_kind": "text", **cpus(3)}, 6, "num_workers.text", id="text-is-never-above-2-a-cpu"),
+    pytest.param({"traits.sample_kind": "text", "cpu.quota_cpus": 0.5}, 1, "num_workers.text", id="text-on-half-a-cpu"),
     pytest.param({"traits.sample_kind": "image", **cpus(8)}, 6, "num_workers.cpu-count", id="image-is-1-a-cpu"),
 ]
 
@@ -210,6 +212,7 @@ RESOURCE_ROWS = [
         "num_workers.open-files",
         id="files-open-unknown",
     ),
+    pytest.param({"limits.open_files_soft": 255}, 10, "num_workers.open-files", id="175-files-for-workers"),
     pytest.param({"limits.open_files_soft": 64}, 0, "num_workers.open-files", id="no-files-for-workers"),
     pytest.param({"limits.open_files_soft": None}, 16, "num_workers.unmeasured", id="files-unknown"),
     pytest.param({"limits.pids_headroom": 80.0}, 10, "num_workers.processes", id="80-tasks-in-the-control-group"),

@@ -15,8 +15,8 @@ ROWS = [
     pytest.param({"accelerator.kind": "xpu"}, True, "pin_memory.accelerator", id="xpu"),
     pytest.param({"accelerator.kind": "mps"}, False, "pin_memory.no-accelerator", id="mps"),
     pytest.param(NO_ACCELERATOR, False, "pin_memory.no-accelerator", id="no-accelerator"),
-    pytest.param({"accelerator.count": 0}, False, "pin_memory.no-accelerator", id="every-device-hidden"),
-    pytest.param({"accelerator.count": None}, False, "pin_memory.no-accelerator", id="devices-unknown"),
+    pytest.param({"accelerator.devices": 0}, False, "pin_memory.no-accelerator", id="every-device-hidden"),
+    pytest.param({"accelerator.devices": None}, False, "pin_memory.no-accelerator", id="devices-unknown"),
     pytest.param(
         {"process.is_torch_built_for_accelerator": False},
         False,
@@ -46,7 +46,7 @@ def test_pin_memory_truth_table(changes: Mapping[str, Any], value: bool, rule: s
     ("changes", "because"),
     [
         pytest.param({}, "1 cuda device found", id="one"),
-        pytest.param({"accelerator.count": 8}, "8 cuda devices found", id="several"),
+        pytest.param({"accelerator.devices": 8}, "8 cuda devices found", id="several"),
         pytest.param(
             {"process.is_torch_built_for_accelerator": False},
             "a cuda device is here, but this torch is a CPU build",

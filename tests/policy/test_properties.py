@@ -88,7 +88,7 @@ HOSTS = st.builds(
         filesystem=st.sampled_from([None, "ext4", "nfs4"]),
     ),
     accelerator=st.builds(
-        AcceleratorFacts, kind=st.sampled_from([None, "cuda", "rocm", "xpu", "mps"]), count=maybe(st.integers(0, 8))
+        AcceleratorFacts, kind=st.sampled_from([None, "cuda", "rocm", "xpu", "mps"]), devices=maybe(st.integers(0, 8))
     ),
     job=st.builds(JobFacts, local_world_size=maybe(st.integers(1, 16))),
     process=st.builds(
@@ -325,7 +325,7 @@ def test_less_of_a_resource_never_means_more_workers(headroom: int, ranks: int) 
             cpu=CpuFacts(logical=64, usable_cpus=64.0, bound_by="logical"),
             memory=MemoryFacts(headroom_bytes=memory),
             job=JobFacts(local_world_size=local_world_size),
-            accelerator=AcceleratorFacts(kind="cuda", count=8),
+            accelerator=AcceleratorFacts(kind="cuda", devices=8),
         )
         return int(recommend(facts, traits, request_).value("num_workers"))
 

@@ -244,6 +244,15 @@ REVISE_ROWS = [
     ),
     pytest.param({}, MAIN, {}, "backend", "process", "backend.workers", id="the-plan's-fork-imports-nothing"),
     pytest.param(
+        FORKSERVER,
+        {**FORKSERVER, **MAIN},
+        {},
+        "backend",
+        "process",
+        "backend.workers",
+        id="the-plan's-fork-stands-before-the-default",
+    ),
+    pytest.param(
         SPAWN, {**SPAWN, **MAIN}, {}, "backend", "inline", "backend.reimports-main", id="the-plan's-spawn-imports-main"
     ),
     pytest.param(

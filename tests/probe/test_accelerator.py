@@ -57,7 +57,7 @@ def test_nvidia_driver_is_the_version_of_its_module(version: str, driver: str | 
     The first line names the module and then its version, in both of NVIDIA's drivers.
     """
     facts = read_accelerator(nvidia(1, (0,), version))
-    assert (facts.kind, facts.count, facts.driver) == ("cuda", 1, driver)
+    assert (facts.kind, facts.devices, facts.driver) == ("cuda", 1, driver)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_nvidia_count_is_of_devices_that_are_here(listed: int, files: tuple[int,
     A device needs the driver and its file; control files are no devices.
     """
     facts = read_accelerator(nvidia(listed, files))
-    assert facts.count == count
+    assert facts.devices == count
     assert facts.kind == ("cuda" if count else None)
 
 
@@ -101,7 +101,7 @@ def test_nvidia_count_is_what_the_environment_leaves(visible: str, count: int) -
     host = nvidia(4, (0, 1, 2, 3))
     host.environment = {"CUDA_VISIBLE_DEVICES": visible}
     facts = read_accelerator(host)
-    assert (facts.kind, facts.count) == ("cuda", count)
+    assert (facts.kind, facts.devices) == ("cuda", count)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_amd_count_is_of_gpus_that_are_here(host: FakeHost, expected: tuple[str 
     A node with SIMD units is a GPU; /sys shows the host's to every container, /dev only what it may use.
     """
     facts = read_accelerator(host)
-    assert (facts.kind, facts.count, facts.driver) == expected
+    assert (facts.kind, facts.devices, facts.driver) == expected
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_amd_count_is_what_the_environment_leaves(environment: dict[str, str], c
     """
     host = amd(4, (128, 129, 130, 131))
     host.environment = environment
-    assert read_accelerator(host).count == count
+    assert read_accelerator(host).devices == count
 
 
 def test_cuda_under_wsl_is_there_in_unknown_number() -> None:
@@ -148,7 +148,7 @@ def test_cuda_under_wsl_is_there_in_unknown_number() -> None:
     WSL 2 has Windows's driver library and /dev/dxg, and nothing in /proc that counts devices.
     """
     facts = read_accelerator(FakeHost(files={"/dev/dxg": "", "/usr/lib/wsl/lib/libcuda.so.1": ""}))
-    assert (facts.kind, facts.count) == ("cuda", None)
+    assert (facts.kind, facts.devices) == ("cuda", None)
     assert dict(facts.sources) == {"kind": "/usr/lib/wsl/lib"}
 
 
@@ -157,7 +157,7 @@ def test_wsl_without_nvidia_has_no_accelerator() -> None:
     /dev/dxg is there with any graphics card.
     """
     facts = read_accelerator(FakeHost(files={"/dev/dxg": "", "/usr/lib/wsl/lib/libdxcore.so": ""}))
-    assert (facts.kind, facts.count) == (None, 0)
+    assert (facts.kind, facts.devices) == (None, 0)
 
 
 def test_both_makes_in_one_host_give_nvidia() -> None:
@@ -173,6 +173,6 @@ def test_host_without_device_files_has_no_accelerator() -> None:
     Nothing found is 0 devices of no kind, with the places that were looked at; without /dev it is unknown.
     """
     facts = read_accelerator(FakeHost(files={"/dev/null": ""}))
-    assert (facts.kind, facts.count, facts.driver) == (None, 0, None)
-    assert set(facts.sources) == {"count"}
+    assert (facts.kind, facts.devices, facts.driver) == (None, 0, None)
+    assert set(facts.sources) == {"devices"}
     assert read_accelerator(FakeHost()) == AcceleratorFacts()

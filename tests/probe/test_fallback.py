@@ -2,7 +2,6 @@
 Systems without a backend of their own: what every Python tells.
 """
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from autoloader.facts import (
 )
 from autoloader.probe import probe_host
 from autoloader.probe.host_io import DiskSpace, StartMethods
+from autoloader.records import field_names
 from support import FakeHost
 
 GIB = 1 << 30
@@ -155,6 +155,6 @@ def test_facts_elsewhere_that_are_known_carry_a_source(io: FakeHost) -> None:
     """
     facts = probe_host(io=io)
     for group in (facts.system, facts.cpu, facts.memory, facts.limits, facts.storage, facts.start_methods, facts.job):
-        values = {field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
+        values = {field: getattr(group, field) for field in field_names(group)}
         sources = values.pop("sources")
         assert set(sources) == {name for name, value in values.items() if value is not None and value != ()}

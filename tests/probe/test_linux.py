@@ -2,7 +2,6 @@
 The whole of Linux's facts, off hosts that exist only as files.
 """
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +12,7 @@ from autoloader.probe import probe_host
 from autoloader.probe.host_io import DiskSpace
 from autoloader.probe.linux import collect
 from autoloader.probe.parse import NO_LIMIT
-from autoloader.records import from_json, to_json
+from autoloader.records import field_names, from_json, is_record, to_json
 from support import FakeHost
 
 CGROUP = "/sys/fs/cgroup"
@@ -69,10 +68,9 @@ def groups(facts: HostFacts) -> Iterator[tuple[str, Any]]:
     """
     Yield each group of facts with its name.
     """
-    for field in dataclasses.fields(facts):
-        value = getattr(facts, field.name)
-        if dataclasses.is_dataclass(value):
-            yield field.name, value
+    for name in field_names(facts):
+        if is_record(getattr(facts, name)):
+            yield name, getattr(facts, name)
 
 
 def test_plain_server_has_every_fact() -> None:
@@ -142,7 +140,7 @@ def test_plain_server_has_every_fact() -> None:
     assert (storage.path, storage.mount_point, storage.filesystem) == ("/work", "/", "ext4")
     assert (storage.device, storage.kind) == ("/dev/nvme0n1p2", "nvme")
     assert (storage.size_bytes, storage.free_bytes) == (2_000_000, 1_000_000)
-    assert (facts.accelerator.kind, facts.accelerator.count) == (None, 0)
+    assert (facts.accelerator.kind, facts.accelerator.devices) == (None, 0)
     assert (facts.job.launcher, facts.job.local_world_size) == (None, 1)
     assert (facts.process.other_threads, facts.process.is_daemonic) == (0, False)
 
@@ -153,7 +151,7 @@ def test_facts_that_are_known_carry_a_source(io: FakeHost) -> None:
     Exactly the fields that are known have a source, and none is an empty text.
     """
     for name, group in groups(collect(io)):
-        values = {field.name: getattr(group, field.name) for field in dataclasses.fields(group)}
+        values = {field: getattr(group, field) for field in field_names(group)}
         sources = values.pop("sources")
         assert set(sources) == {field for field, value in values.items() if value is not None and value != ()}, name
         assert all(sources.values()), name
@@ -190,10 +188,10 @@ def test_empty_host_knows_nothing_and_raises_nothing() -> None:
         "process.is_accelerator_initialised": False,
     }
     known = {
-        f"{name}.{field.name}": getattr(group, field.name)
+        f"{name}.{field}": getattr(group, field)
         for name, group in groups(facts)
-        for field in dataclasses.fields(group)
-        if field.name != "sources" and getattr(group, field.name) not in {None, ()}
+        for field in field_names(group)
+        if field != "sources" and getattr(group, field) not in {None, ()}
     }
     assert known == told
 

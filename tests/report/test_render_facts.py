@@ -64,7 +64,7 @@ FULL = HostFacts(
     storage=StorageFacts(
         path="/data", filesystem="ext4", device="/dev/nvme0n1p1", kind="nvme", size_bytes=2048 * GIB, free_bytes=GIB
     ),
-    accelerator=AcceleratorFacts(kind="cuda", count=8, driver="550.54.15"),
+    accelerator=AcceleratorFacts(kind="cuda", devices=8, driver="550.54.15"),
     job=JobFacts(launcher="torchrun", rank=9, local_rank=1, local_world_size=8),
 )
 
@@ -182,9 +182,9 @@ def _line(name: str, **groups: Any) -> str:
             "network, nfs4 on unknown, unknown free, at /data",
             id="device-unknown",
         ),
-        pytest.param("accelerator", {"accelerator": AcceleratorFacts(count=0)}, "none", id="no-accelerator"),
+        pytest.param("accelerator", {"accelerator": AcceleratorFacts(devices=0)}, "none", id="no-accelerator"),
         pytest.param(
-            "accelerator", {"accelerator": AcceleratorFacts(kind="mps", count=1)}, "1 mps, driver unknown", id="mps"
+            "accelerator", {"accelerator": AcceleratorFacts(kind="mps", devices=1)}, "1 mps, driver unknown", id="mps"
         ),
         pytest.param("job", {"job": JobFacts(local_world_size=1)}, "single process", id="single-process"),
         pytest.param(

@@ -118,10 +118,12 @@ def _prior(facts: HostFacts, traits: DatasetTraits) -> Limit:
 def trains_on_accelerator(facts: HostFacts) -> bool:
     """
     Return whether there is an accelerator that this torch can use; torch for macOS has MPS in every build.
+
+    A kind whose devices cannot be counted, as under WSL, counts as there.
     """
     device = facts.accelerator
     is_usable = device.kind == "mps" or facts.process.is_torch_built_for_accelerator is not False
-    return bool(device.count) and is_usable
+    return device.kind is not None and device.devices != 0 and is_usable
 
 
 def _workers_per_cpu(traits: DatasetTraits) -> tuple[float, str | None]:

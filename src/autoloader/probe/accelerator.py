@@ -23,13 +23,13 @@ def read_accelerator(io: HostIO) -> AcceleratorFacts:
     for kind, devices, driver, visible, source in (_nvidia(io), _amd(io)):
         if devices:
             readings.put("kind", kind, source)
-            readings.put("count", _visible(devices, io.environment, visible), source)
+            readings.put("devices", _visible(devices, io.environment, visible), source)
             readings.put("driver", driver, source)
             return readings.build(AcceleratorFacts)
     if _is_cuda_under_wsl(io):
         readings.put("kind", "cuda", WSL_LIBRARIES)
     elif io.list_dir("/dev") is not None:
-        readings.put("count", 0, "/dev, /proc/driver/nvidia/gpus, /sys/class/kfd/kfd/topology/nodes")
+        readings.put("devices", 0, "/dev, /proc/driver/nvidia/gpus, /sys/class/kfd/kfd/topology/nodes")
     return readings.build(AcceleratorFacts)
 
 

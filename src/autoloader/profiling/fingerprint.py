@@ -75,7 +75,7 @@ class _Walk:
         self._seen.add(id(value))
         try:
             return self._object_token(value, depth)
-        except Exception:  # noqa: BLE001 (a container or an array of the user's own class may raise anything)
+        except Exception:  # noqa: BLE001 (a class of the user's may raise anything, and so do torch's inference tensors)
             return id(value)
 
     def _object_token(self, value: Any, depth: int) -> Any:
@@ -100,8 +100,7 @@ class _Walk:
         """
         shape = tuple(array.shape)
         if hasattr(type(array), "_version"):
-            # A tensor made under torch.inference_mode() counts no writes, and raises an error when asked.
-            return shape, None if array.is_inference() else getattr(array, "_version")  # noqa: B009 (torch's own name)
+            return shape, getattr(array, "_version")  # noqa: B009 (torch has no other name for it)
         if array.dtype.hasobject or not self._blocks_left:
             return shape, None
         self._blocks_left -= 1

@@ -128,8 +128,8 @@ def _storage(facts: HostFacts) -> str:
 def _accelerator(facts: HostFacts) -> str:
     device = facts.accelerator
     if device.kind is None:
-        return UNKNOWN if device.count is None else "none"
-    return f"{_count(device.count)} {device.kind}, driver {device.driver or UNKNOWN}"
+        return UNKNOWN if device.devices is None else "none"
+    return f"{_count(device.devices)} {device.kind}, driver {device.driver or UNKNOWN}"
 
 
 def _start_methods(facts: HostFacts) -> str:
