@@ -377,7 +377,7 @@ def test_smallest_of_equal_limits_is_the_first() -> None:
     The limit that binds is the smallest, the first of equal ones; the others follow in order.
     """
     one, first, second, infinite = (
-        Limit(rule=rule, value=value, because="") for rule, value in (("a", 3), ("b", 2), ("c", 2), ("d", NO_LIMIT))
+        Limit(rule=rule, value=value, because="") for rule, value in (("a", 3), ("z", 2), ("b", 2), ("d", NO_LIMIT))
     )
     assert smallest([infinite, one, first, second]) == (first, (second, one, infinite))
 

@@ -4,7 +4,7 @@ Records to JSON and back.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field
 from types import UnionType
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from autoloader.facts import HostFacts
 from autoloader.plan import Choice, Limit, Note, Plan
-from autoloader.records import from_json, number_text, to_json
+from autoloader.records import from_json, is_record, number_text, to_json
 from autoloader.traits import DatasetTraits
 
 T = TypeVar("T")
@@ -85,7 +85,7 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
     """
     Return a strategy for the values of a field, with sizes and limits that are 0 or more.
     """
-    if is_dataclass(hint):
+    if is_record(hint):
         return records_of(hint)
     if get_origin(hint) is UnionType:
         return st.one_of(*map(values_of, get_args(hint)))

@@ -1,8 +1,8 @@
 """
 What holds for every plan, whatever the host, the dataset and the request.
 
-The budgets are worked out here once more, from DESIGN section 5 and in other words: nothing is imported from
-``autoloader.policy.limits``.
+The budgets are worked out here once more, from docs/explanation/choosing.md and in other words: nothing is imported
+from ``autoloader.policy.limits``.
 """
 
 import inspect
@@ -43,13 +43,20 @@ def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.none() | strategy
 
 
+def records(record_class: Any, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """
+    Return a strategy for facts with these fields; ``st.builds`` would make up all the others of a named tuple.
+    """
+    return st.fixed_dictionaries(fields).map(lambda values: record_class(**values))
+
+
 COUNTS = st.integers(1, 300)
 TRUTHS = st.none() | st.booleans()
 SIZES = st.integers(0, 4096).map(lambda size: size * MIB)
 LIMITS = st.just(NO_LIMIT) | st.integers(0, 5000).map(float)
 MASKS = st.integers(1, 256).map(lambda count: tuple(range(count)))
 
-CPUS = st.builds(
+CPUS = records(
     CpuFacts,
     logical=maybe(COUNTS),
     affinity=maybe(MASKS),
@@ -59,39 +66,39 @@ CPUS = st.builds(
     python_cpu_count=maybe(COUNTS),
 ).map(bound_cpu)
 
-HOSTS = st.builds(
+HOSTS = records(
     HostFacts,
-    system=st.builds(
+    system=records(
         SystemFacts,
         platform=st.sampled_from(["linux", "macos", "windows", None]),
         wsl_version=st.sampled_from([None, 0, 2]),
     ),
-    start_methods=st.builds(
+    start_methods=records(
         StartMethodFacts,
         available=st.just(tuple(METHODS)),
         default=st.sampled_from([*METHODS, None]),
         in_force=st.sampled_from([*METHODS, None]),
     ),
     cpu=CPUS,
-    memory=st.builds(MemoryFacts, headroom_bytes=maybe(SIZES.map(float) | st.just(NO_LIMIT)), bound_by=st.just("x")),
-    shared_memory=st.builds(SharedMemoryFacts, path=st.just("/dev/shm"), free_bytes=maybe(SIZES), is_writable=TRUTHS),
-    limits=st.builds(
+    memory=records(MemoryFacts, headroom_bytes=maybe(SIZES.map(float) | st.just(NO_LIMIT)), bound_by=st.just("x")),
+    shared_memory=records(SharedMemoryFacts, path=st.just("/dev/shm"), free_bytes=maybe(SIZES), is_writable=TRUTHS),
+    limits=records(
         LimitFacts,
         open_files_soft=maybe(LIMITS),
         open_files_now=maybe(st.integers(0, 200)),
         processes_soft=maybe(LIMITS),
         pids_headroom=maybe(LIMITS),
     ),
-    storage=st.builds(
+    storage=records(
         StorageFacts,
         kind=st.sampled_from([None, "nvme", "ssd", "hdd", "virtual", "network", "memory", "unknown"]),
         filesystem=st.sampled_from([None, "ext4", "nfs4"]),
     ),
-    accelerator=st.builds(
+    accelerator=records(
         AcceleratorFacts, kind=st.sampled_from([None, "cuda", "rocm", "xpu", "mps"]), devices=maybe(st.integers(0, 8))
     ),
-    job=st.builds(JobFacts, local_world_size=maybe(st.integers(1, 16))),
-    process=st.builds(
+    job=records(JobFacts, local_world_size=maybe(st.integers(1, 16))),
+    process=records(
         ProcessFacts,
         other_threads=maybe(st.integers(0, 3)),
         is_daemonic=TRUTHS,

@@ -327,6 +327,16 @@ def test_fingerprint_of_any_array_is_stable(numpy: ModuleType, make: Callable[[M
     assert fingerprint(dataset) == fingerprint(dataset)
 
 
+def test_fingerprint_sees_another_object_in_an_array(numpy: ModuleType) -> None:
+    """
+    An array of objects counts by the identity of its elements.
+    """
+    dataset = Thing(names=numpy.array(["a.png", "b.png"], dtype=object))
+    before = fingerprint(dataset)
+    dataset.names[1] = "c.png"
+    assert fingerprint(dataset) != before
+
+
 def test_fingerprint_reads_no_more_than_a_block_of_an_array(numpy: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Of an array with a single huge row only the first MiB is read.

@@ -211,7 +211,7 @@ class AutoLoader(DataLoader[Any]):
         Return the arguments that say how batches load, from the plan and from what was set since.
         """
         settings = self.plan.as_kwargs()
-        settings["worker_init_fn"] = self.worker_init_fn
+        settings.update(worker_init_fn=self.worker_init_fn, generator=self.generator)
         if self.plan.value("backend") == "inline" and settings["num_workers"]:
             settings = {name: value for name, value in settings.items() if name not in NEEDS_WORKERS}
             settings["num_workers"] = 0
@@ -220,9 +220,7 @@ class AutoLoader(DataLoader[Any]):
     def _new_inner(self, settings: dict[str, Any], held: int | None = None) -> InnerLoader:
         is_iterable = isinstance(self.dataset, IterableDataset)
         makes_batches = self.batch_sampler is not None
-        rest: dict[str, Any] = {"generator": self.generator}
-        if self.pin_memory_device:
-            rest["pin_memory_device"] = self.pin_memory_device
+        rest: dict[str, Any] = {"pin_memory_device": self.pin_memory_device} if self.pin_memory_device else {}
         if is_iterable:
             rest.update(batch_size=self.batch_size, drop_last=self.drop_last)
         sampler = self.batch_sampler if makes_batches else self.sampler

@@ -36,7 +36,7 @@ Below this, and with batches of unknown size, workers are not safe: Docker grant
 
 PIPES_PER_WORKER = 12
 """
-Files that the training process holds open for one worker: its queues' pipes and its sentinel (CASES C12).
+Files that the training process holds open for one worker: its queues' pipes and its sentinel (pytorch issue 11201).
 """
 
 TENSORS_PER_BATCH = 4
@@ -46,7 +46,7 @@ Shared tensors in one batch, each an open file until it is freed: image, label, 
 
 FILES_FOR_TRAINING = 64
 """
-Files that training opens besides: logs, checkpoints, sockets, libraries (CASES C12).
+Files that training opens besides: logs, checkpoints, sockets, libraries (pytorch issue 11201).
 """
 
 TASKS_PER_WORKER = 4

@@ -15,7 +15,8 @@ torch's own default, as long as nothing was measured.
 
 LATENCY = 4
 """
-For reads that take unevenly long, so that one slow batch does not stop all others (CASES C33, C34).
+For reads that take unevenly long, so that one slow batch does not stop all others (DALI issue 1524, pytorch issue
+158218).
 """
 
 

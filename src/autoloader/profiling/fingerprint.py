@@ -101,7 +101,7 @@ class _Walk:
         shape = tuple(array.shape)
         if hasattr(type(array), "_version"):
             return shape, getattr(array, "_version")  # noqa: B009 (torch has no other name for it)
-        if array.dtype.hasobject or not self._blocks_left:
+        if not self._blocks_left:
             return shape, None
         self._blocks_left -= 1
         block = array.flat[: max(1, _BLOCK_BYTES // max(1, array.itemsize))]
