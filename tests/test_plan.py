@@ -126,8 +126,13 @@ def test_plan_value_of_an_argument_is_its_choice(name: str, value: Any) -> None:
     [
         pytest.param(
             PLAN,
-            {"num_workers": 6, "prefetch_factor": 2, "persistent_workers": True, "pin_memory": False},
+            {"num_workers": 6, "prefetch_factor": 2, "pin_memory": False},
             id="with-workers",
+        ),
+        pytest.param(
+            PLAN.with_fixed({"persistent_workers": True, "num_workers": 1}),
+            {"num_workers": 1, "prefetch_factor": 2, "pin_memory": False},
+            id="workers-that-stay-without-the-user's-asking",
         ),
         pytest.param(INLINE, {"num_workers": 0, "pin_memory": False}, id="without-workers"),
         pytest.param(
@@ -143,7 +148,6 @@ def test_plan_value_of_an_argument_is_its_choice(name: str, value: Any) -> None:
             {
                 "num_workers": 2,
                 "prefetch_factor": 2,
-                "persistent_workers": True,
                 "pin_memory": False,
                 "multiprocessing_context": "fork",
             },
@@ -262,6 +266,7 @@ def _choices(**changes: Any) -> dict[str, Any]:
 
 
 CHOICE = {"value": 1, "rule": "a.b", "because": "c"}
+PATH = "Check the path, or write the file with Plan.save."
 WRITE = "Write it again with Plan.save, or leave plan= out."
 
 FILES = [
@@ -342,7 +347,7 @@ def test_plan_load_of_a_missing_file_says_why(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     with pytest.raises(PlanFileError) as caught:
         Plan.load(path)
-    assert str(caught.value) == f"plan={str(path)!r} cannot be read: No such file or directory. {WRITE}"
+    assert str(caught.value) == f"plan={str(path)!r} cannot be read: No such file or directory. {PATH}"
     assert (caught.value.exit_code, type(caught.value.__cause__)) == (3, FileNotFoundError)
 
 

@@ -34,10 +34,24 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    try:
+        value = getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise _torch_missing(name, error) from error
     globals()[name] = value
     return value
 
 
+def _torch_missing(name: str, error: ImportError) -> ImportError:
+    import sys
+
+    from .errors import TorchMissingError
+    from .findings import describe
+
+    return TorchMissingError(describe("torch.missing", what=f"{name!r}", reason=error, python=sys.executable))
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])

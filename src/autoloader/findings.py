@@ -54,7 +54,7 @@ CATALOGUE: dict[str, Finding] = {
             id="plan.unreadable",
             title="A plan file cannot be opened",
             text="plan={path!r} cannot be read: {reason}.",
-            fix="Write it again with Plan.save, or leave plan= out.",
+            fix="Check the path, or write the file with Plan.save.",
         ),
         Finding(
             id="plan.malformed",
@@ -71,13 +71,13 @@ CATALOGUE: dict[str, Finding] = {
         Finding(
             id="loader.closed",
             title="An iterator is used after its loader was closed",
-            text="This iterator cannot give another batch: its loader was closed after {served} batches.",
+            text="This iterator cannot give another batch: its loader was closed (batches served: {served}).",
             fix="Iterate over the loader again, which starts new workers, or close it later.",
         ),
         Finding(
             id="target.malformed",
             title="TARGET does not name a factory",
-            text="TARGET={target!r} does not name a factory: it has no ':'.",
+            text="TARGET={target!r} does not name a factory: a module or file, a ':' and a name are needed.",
             fix="Write module:factory or file.py:factory.",
         ),
         Finding(
@@ -90,13 +90,13 @@ CATALOGUE: dict[str, Finding] = {
             id="target.failed",
             title="TARGET's own code raised an error",
             text="TARGET={target!r} failed: it raised {error}.",
-            fix="Call it in Python to see where, or add --debug for the traceback.",
+            fix="Name a function or class that needs no arguments; add --debug to see where it fails.",
         ),
         Finding(
             id="target.not-a-dataset",
             title="TARGET gives something that is no dataset",
-            text="TARGET={target!r} gave no dataset: {value} has neither __getitem__ nor is it an IterableDataset.",
-            fix="Name a function without arguments that returns the dataset itself.",
+            text="TARGET={target!r} gave no dataset: it is {what}.",
+            fix="Return the dataset itself, an object with __getitem__ and __len__ or an IterableDataset.",
         ),
         Finding(
             id="torch.missing",
@@ -139,6 +139,30 @@ CATALOGUE: dict[str, Finding] = {
             title="An iterable-style dataset would be repeated by each worker",
             text="Each worker would yield the whole dataset: its __iter__ does not look at get_worker_info().",
             fix="Yield each worker its share (torch.utils.data.get_worker_info()), or set num_workers yourself.",
+        ),
+        Finding(
+            id="dataset.iterable-repeated",
+            title="Each worker yields the whole of an iterable-style dataset",
+            text="Each of {workers} workers yields the whole dataset: its __iter__ does not look at get_worker_info().",
+            fix="Yield each worker its share (torch.utils.data.get_worker_info()), or pass num_workers=0.",
+        ),
+        Finding(
+            id="dataset.open-handle",
+            title="The dataset holds an open file",
+            text="dataset.{name} is open: forked workers would share its position and read each other's data.",
+            fix="Open it in __getitem__, when it is first needed, so that each worker has its own.",
+        ),
+        Finding(
+            id="dataset.empty",
+            title="The dataset has no batches",
+            text="The dataset gives no batches: its length, or that of its sampler, is 0.",
+            fix="Check the path or pattern that it reads.",
+        ),
+        Finding(
+            id="dataset.not-one",
+            title="What was given as dataset is none",
+            text="dataset={value} is not a dataset: it is {what}.",
+            fix="Pass the dataset itself, an object with __getitem__ and __len__ or an IterableDataset.",
         ),
         Finding(
             id="process.reimports-main",

@@ -121,13 +121,16 @@ class Plan:
         """
         Return the arguments for ``torch.utils.data.DataLoader``, legal together whatever was chosen.
 
-        Without workers torch refuses ``prefetch_factor``, ``persistent_workers``, ``multiprocessing_context`` and
-        ``timeout``: they are left out then, unless the user gave them, whose contradiction is torch's to report.
+        Without workers torch refuses ``prefetch_factor``, ``multiprocessing_context`` and ``timeout``: they are left
+        out then, unless the user gave them, whose contradiction is torch's to report. ``persistent_workers`` is in it
+        only when the user set it: what changes in the dataset between epochs does not reach the persistent workers of
+        a plain DataLoader, and only an AutoLoader takes care of that.
         """
         has_workers = bool(self.value("num_workers"))
         kwargs = {}
         for name, choice in self.choices.items():
-            is_allowed = has_workers or name not in NEEDS_WORKERS or choice.rule == f"{name}.fixed"
+            is_users = choice.rule == f"{name}.fixed"
+            is_allowed = is_users or (name != "persistent_workers" and (has_workers or name not in NEEDS_WORKERS))
             if name != "backend" and choice.value is not None and is_allowed:
                 kwargs[name] = choice.value
         return kwargs
@@ -152,12 +155,16 @@ class Plan:
 
     def with_fixed(self, fixed: Mapping[str, Any]) -> "Plan":
         """
-        Return this plan with the user's own values in place; a value that is the plan's already keeps its reason.
+        Return this plan with the user's own values in place.
+
+        A value that is the plan's already keeps its reason, and so does False for workers that stay without the user's
+        asking: that is what a loader of this plan shows as its attribute, for frameworks to make another one from.
         """
+        shown = {"persistent_workers": False, **self.as_kwargs()}
         changed = {
             name: Choice(value=value, rule=f"{name}.fixed", because="you set it")
             for name, value in fixed.items()
-            if name not in self.choices or _plain(self.choices[name].value) != _plain(value)
+            if name not in self.choices or _plain(value) not in (_plain(self.choices[name].value), shown.get(name))
         }
         return replace(self, choices={**self.choices, **changed}) if changed else self
 

@@ -31,6 +31,8 @@ class DatasetTraits:
     """A folder, file or URL that the dataset holds as an attribute, as far as one can be seen."""
     is_remote: bool = False
     """Whether *path* is a URL of another machine."""
+    open_handle: str | None = None
+    """The attribute that holds an open file, database or archive, whose position forked workers would share."""
     sample_kind: SampleKind | None = None
     """What the ending of *path* says that a sample is."""
     sample_bytes: int | None = None

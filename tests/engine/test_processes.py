@@ -92,8 +92,9 @@ def test_end_kills_what_does_not_terminate(monkeypatch: pytest.MonkeyPatch) -> N
     group = WorkerGroup()
     context = recording_context("fork", group)
     ready = context.Event()
-    context.Process(target=ignore_terminate, args=(ready,), daemon=True).start()
+    process = context.Process(target=ignore_terminate, args=(ready,), daemon=True)
+    process.start()
     assert ready.wait(30)
     group.end()
-    group.processes[0].join()
-    assert group.processes[0].exitcode == -signal.SIGKILL
+    process.join()
+    assert process.exitcode == -signal.SIGKILL

@@ -64,6 +64,37 @@ def test_argument_that_makes_no_sense_is_one_error(arguments: dict[str, Any], te
 
 
 @pytest.mark.parametrize(
+    ("dataset", "what"),
+    [
+        pytest.param(DataLoader([1, 2]), "a DataLoader", id="loader"),
+        pytest.param(datasets.Numbers, "a class", id="class"),
+        pytest.param(None, "of type NoneType", id="none"),
+        pytest.param((number for number in range(3)), "of type generator", id="generator"),
+    ],
+)
+def test_what_is_no_dataset_is_one_error(dataset: Any, what: str) -> None:
+    """
+    Torch would take it here, and fail on it in a worker.
+    """
+    with pytest.raises(ArgumentError) as caught:
+        auto_loader(dataset)
+    assert str(caught.value).endswith(
+        f" is not a dataset: it is {what}. "
+        "Pass the dataset itself, an object with __getitem__ and __len__ or an IterableDataset."
+    )
+
+
+def test_count_set_after_construction_is_checked() -> None:
+    """
+    An attribute is an argument, too.
+    """
+    loader = auto_loader(datasets.Numbers(), 4)
+    with pytest.raises(ArgumentError, match="^num_workers=-1 is too small: "):
+        loader.num_workers = -1
+    assert loader.num_workers == 2
+
+
+@pytest.mark.parametrize(
     "arguments",
     [
         pytest.param({"shuffle": True, "sampler": [1, 2]}, id="shuffle-and-sampler"),
@@ -139,7 +170,7 @@ def test_plan_file_with_a_value_out_of_range_is_one_error(tmp_path: Path) -> Non
     path = tmp_path / "plan.json"
     plan_loader(datasets.Numbers(), 4).save(path)
     path.write_text(path.read_text().replace('"value": 2,', '"value": -2,'))
-    with pytest.raises(ArgumentError, match=r"^num_workers=-2 is too small: "):
+    with pytest.raises(PlanFileError, match=r"is not a plan: num_workers=-2 is too small: "):
         auto_loader(datasets.Numbers(), 4, plan=path)
 
 
@@ -163,4 +194,4 @@ def test_plan_gives_the_arguments_of_a_plain_dataloader() -> None:
     plan = plan_loader(datasets.Numbers(), 4)
     assert isinstance(plan, Plan)
     loader = DataLoader(datasets.Numbers(), 4, **plan.as_kwargs())
-    assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (2, 2, True)
+    assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (2, 2, False)

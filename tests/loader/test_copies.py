@@ -45,3 +45,13 @@ def test_attributes_make_an_equal_loader() -> None:
     names = ("batch_size", "num_workers", "pin_memory", "timeout", "multiprocessing_context", "prefetch_factor")
     arguments = {name: getattr(loader, name) for name in (*names, "persistent_workers", "epochs", "plan")}
     assert type(loader)(loader.dataset, **arguments).plan == loader.plan
+
+
+@pytest.mark.parametrize("make_copy", COPIES)
+def test_iterator_is_not_copied(make_copy: Callable[[Any], Any]) -> None:
+    """
+    Two iterators over the same workers would each get a part of the batches.
+    """
+    iterator = iter(auto_loader(datasets.Numbers(), 4, num_workers=0))
+    with pytest.raises(NotImplementedError):
+        make_copy(iterator)

@@ -136,10 +136,8 @@ def test_accelerate_prepare_keeps_settings_and_samples() -> None:
     loader = auto_loader(datasets.Numbers(), 4)
     prepared = accelerate.Accelerator(cpu=True).prepare(loader)
     assert isinstance(prepared, DataLoader)
-    settings = (prepared.num_workers, prepared.prefetch_factor, prepared.persistent_workers)
-    assert settings == (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (2, 2, True)
+    assert (prepared.num_workers, prepared.prefetch_factor, prepared.persistent_workers) == (2, 2, False)
     assert [index for batch in prepared for index in batch[:, 0].tolist()] == list(range(40))
-    prepared.base_dataloader._iterator._shutdown_workers()
 
 
 def test_accelerate_gives_each_process_its_share() -> None:
@@ -155,3 +153,16 @@ def test_accelerate_gives_each_process_its_share() -> None:
         shares.append([index for batch in share for index in batch[:, 0].tolist()])
     assert sorted(shares[0] + shares[1]) == list(range(40))
     assert len(shares[0]) == len(shares[1]) == 20
+
+
+def test_accelerate_sees_what_changes_between_epochs() -> None:
+    """
+    In its loader no workers stay that hold the dataset as it was.
+    """
+    dataset = datasets.Numbers(8)
+    prepared = accelerate.Accelerator(cpu=True).prepare(auto_loader(dataset, 4))
+    seen = []
+    for scale in (1, 2, 3):
+        dataset.scale = scale
+        seen.append({batch[0, 1].item() for batch in prepared})
+    assert seen == [{1}, {2}, {3}]

@@ -2,6 +2,7 @@
 Workers begin late, stay where that pays, and always end.
 """
 
+import contextlib
 import gc
 import logging
 import multiprocessing
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -101,16 +103,136 @@ def test_dropped_loader_ends_its_workers(epochs: int | None) -> None:
     assert wait_until(lambda: children() == 0)
 
 
-def test_early_break_keeps_workers_for_the_next_epoch() -> None:
+def test_early_break_gets_new_workers_for_the_next_epoch() -> None:
     """
-    The epoch after a break starts at its beginning, in the same processes.
+    What was asked for and not served is dropped with its workers, as by torch, instead of loaded for nobody.
     """
     with auto_loader(datasets.Numbers(), 4) as loader:
         for _ in loader:
             break
         before = {child.pid for child in multiprocessing.active_children()}
         assert [batch[0, 0].item() for batch in loader] == list(range(0, 40, 4))
+        assert {child.pid for child in multiprocessing.active_children()}.isdisjoint(before)
+
+
+def test_early_break_keeps_workers_that_the_user_wants_kept() -> None:
+    """
+    persistent_workers=True of the user's means what it means to torch.
+    """
+    with auto_loader(datasets.Numbers(), 4, num_workers=1, persistent_workers=True) as loader:
+        next(iter(loader))
+        before = {child.pid for child in multiprocessing.active_children()}
+        assert [batch[0, 0].item() for batch in loader] == list(range(0, 40, 4))
         assert {child.pid for child in multiprocessing.active_children()} == before
+
+
+@pytest.mark.parametrize("arguments", [{}, {"num_workers": 1}, {"num_workers": 1, "persistent_workers": True}])
+def test_worker_that_is_killed_between_epochs_or_within_one_is_replaced(arguments: dict[str, Any]) -> None:
+    """
+    The epoch in which a worker dies ends with torch's error; the next one has new workers.
+    """
+    with auto_loader(datasets.Numbers(), 4, **arguments) as loader:
+        assert len(list(loader)) == 10
+        for child in multiprocessing.active_children():
+            with contextlib.suppress(RuntimeError):  # torch's SIGCHLD handler may speak up here already
+                child.kill()
+                child.join()
+        assert len(list(loader)) == 10
+        iterator = iter(loader)
+        next(iterator)
+
+        def die() -> None:
+            for child in multiprocessing.active_children():
+                child.kill()
+            list(iterator)
+
+        with pytest.raises(RuntimeError, match="DataLoader worker"):
+            die()
+        assert len(list(loader)) == 10
+
+
+def test_epoch_that_was_interrupted_leaves_nothing_for_the_next() -> None:
+    """
+    After a KeyboardInterrupt in next() the loader starts over with new workers.
+    """
+    with auto_loader(datasets.Numbers(), 4) as loader:
+        list(loader)
+        iterator = iter(loader)
+        next(iterator)
+        iterator._source = Interrupted()
+        with pytest.raises(KeyboardInterrupt):
+            next(iterator)
+        assert [batch[0, 0].item() for batch in loader] == list(range(0, 40, 4))
+
+
+class Interrupted:
+    """
+    Be interrupted by the user.
+    """
+
+    def __next__(self) -> None:
+        raise KeyboardInterrupt
+
+
+def use_in_child(loader: Any, uses: str, result: Any) -> None:
+    """
+    In a forked process: go through an epoch, close the loader, drop it, or just end.
+    """
+    if uses == "iterate":
+        result.put(sum(len(batch) for batch in loader))
+        loader.close()
+    elif uses == "close":
+        loader.close()
+    elif uses == "drop":
+        loader.__dict__.clear()
+        gc.collect()
+    result.put("done")
+
+
+@pytest.mark.parametrize("uses", ["iterate", "close", "drop", "nothing"])
+def test_forked_process_leaves_the_parents_workers_alone(uses: str) -> None:
+    """
+    A child has workers of its own, and those of its parent serve the parent's next epoch.
+    """
+    with auto_loader(datasets.Pids(), 4) as loader:
+        before = {int(pid) for batch in loader for pid in batch}
+        context = multiprocessing.get_context("fork")
+        result = context.SimpleQueue()
+        child = context.Process(target=use_in_child, args=(loader, uses, result))
+        child.start()
+        if uses == "iterate":
+            assert result.get() == 40
+        assert result.get() == "done"
+        child.join(30)
+        assert child.exitcode == 0
+        assert {int(pid) for batch in loader for pid in batch} == before
+
+
+def test_threads_that_iterate_at_once_each_get_every_batch() -> None:
+    """
+    Two threads never share workers.
+    """
+    with auto_loader(datasets.Numbers(), 4) as loader, ThreadPoolExecutor(3) as threads:
+        list(loader)
+        assert list(threads.map(lambda _: len(list(loader)), range(3))) == [10] * 3
+
+
+def test_open_files_do_not_grow_with_epochs() -> None:
+    """
+    Workers that ended hold no file of this process, also before the garbage collector ran.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        loader = auto_loader(datasets.Numbers(8), 4, num_workers=1)
+        list(loader)
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(10):
+            list(loader)
+        # the thread that feeds the last worker's queue takes its time to end
+        assert wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before + 2)
+    finally:
+        gc.enable()
 
 
 def test_second_iterator_gets_workers_of_its_own() -> None:
@@ -134,7 +256,7 @@ def test_iterator_of_a_closed_loader_says_so() -> None:
     with pytest.raises(LoaderClosedError) as caught:
         next(iterator)
     assert str(caught.value) == (
-        "This iterator cannot give another batch: its loader was closed after 1 batches. "
+        "This iterator cannot give another batch: its loader was closed (batches served: 1). "
         "Iterate over the loader again, which starts new workers, or close it later."
     )
 
@@ -176,7 +298,8 @@ def test_close_with_sleeping_workers_waits_once_for_all(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(processes.WorkerGroup, "patience", noted)
     loader = auto_loader(Sleepy(), 4, num_workers=2)
-    next(iter(loader))
+    iterator = iter(loader)
+    next(iterator)
     loader.close()
     assert children() == 0
     assert sum(wait for wait in waits if wait is not None) <= 0.2 * 2
@@ -187,7 +310,7 @@ def test_changed_dataset_reaches_workers_that_stay(caplog: pytest.LogCaptureFixt
     A plain assignment between epochs counts, as it does with a plain DataLoader.
     """
     dataset = datasets.Numbers(8)
-    with caplog.at_level(logging.INFO, "autoloader"), auto_loader(dataset, 4, num_workers=1) as loader:
+    with caplog.at_level(logging.INFO, "autoloader"), auto_loader(dataset, 4) as loader:
         assert {batch[0, 1].item() for batch in loader} == {1}
         dataset.scale = 5
         assert {batch[0, 1].item() for batch in loader} == {5}

@@ -135,10 +135,10 @@ def test_worker_limits_of_a_tight_host_are_halves_of_what_is_free() -> None:
     facts, _, _ = situation(tight)
     limits = list(worker_limits(facts, 128 * MIB, 2, 1, is_forked=False))
     assert [(limit.value, limit.because) for limit in limits] == [
-        (8, "16 GiB free (available_bytes), about 512 MiB a worker"),
-        (16, "8 GiB free in /dev/shm, 128 MiB a batch"),
-        (58, "1024 open files allowed, 16 a worker"),
-        (25, "400 more processes and threads allowed, 4 a worker"),
+        (8, "half of 16 GiB free (available_bytes), about 512 MiB a worker"),
+        (16, "half of 8 GiB free in /dev/shm, 128 MiB a batch"),
+        (58, "1024 open files allowed, 88 kept for training, 16 a worker"),
+        (25, "half of 400 more processes and threads allowed, 4 a worker"),
     ]
 
 

@@ -159,7 +159,12 @@ STORAGE_ROWS = [
 
 RESOURCE_ROWS = [
     pytest.param({"memory.headroom_bytes": 1 * GIB}, 8, "num_workers.memory", id="1-gib-holds-8-forked"),
-    pytest.param({"memory.headroom_bytes": 1 * GIB, **SPAWN}, 2, "num_workers.memory", id="1-gib-holds-2-spawned"),
+    pytest.param(
+        {"memory.headroom_bytes": 1 * GIB, "fixed.multiprocessing_context": "spawn"},
+        2,
+        "num_workers.memory",
+        id="1-gib-holds-2-spawned",
+    ),
     pytest.param(
         {"memory.headroom_bytes": 1 * GIB, "job.local_world_size": 2}, 4, "num_workers.memory", id="1-gib-for-2-ranks"
     ),
@@ -275,7 +280,11 @@ PROCESS_ROWS = [
         id="quiet-fork-imports-nothing",
     ),
     pytest.param({"process.reimported_main": "train.py"}, 16, "num_workers.unmeasured", id="fork-imports-nothing"),
-    pytest.param(SPAWN, 16, "num_workers.unmeasured", id="spawn-without-main"),
+    pytest.param(SPAWN, 0, "num_workers.not-forked", id="spawn-without-main"),
+    pytest.param({"traits.open_handle": "file"}, 0, "num_workers.open-handle", id="open-file"),
+    pytest.param(
+        {"fixed.multiprocessing_context": "spawn"}, 16, "num_workers.unmeasured", id="spawn-of-the-users-without-main"
+    ),
 ]
 
 REQUEST_ROWS = [
@@ -349,7 +358,7 @@ def test_num_workers_of_the_baseline_lists_what_did_not_bind() -> None:
         ),
         pytest.param(
             {**cpus(8), **NO_ACCELERATOR},
-            "a quarter, as training without an accelerator needs the CPU: 8 usable CPUs (logical)",
+            "a quarter, at least 1, as training without an accelerator needs the CPU: 8 usable CPUs (logical)",
             id="no-accelerator",
         ),
         pytest.param({**cpus(8), **NETWORK}, "the data lies across a network, 8 usable CPUs (logical)", id="network"),
@@ -360,7 +369,9 @@ def test_num_workers_of_the_baseline_lists_what_did_not_bind() -> None:
         ),
         pytest.param(HDD, "/data/train lies on a spinning disk", id="hdd"),
         pytest.param(
-            {"memory.headroom_bytes": 1 * GIB}, "1 GiB free (available_bytes), about 64 MiB a worker", id="memory"
+            {"memory.headroom_bytes": 1 * GIB},
+            "half of 1 GiB free (available_bytes), about 64 MiB a worker",
+            id="memory",
         ),
         pytest.param(
             {"shared_memory.free_bytes": 64 * MIB},
@@ -369,15 +380,17 @@ def test_num_workers_of_the_baseline_lists_what_did_not_bind() -> None:
         ),
         pytest.param(
             {"shared_memory.free_bytes": 1 * GIB, **BATCHES_OF_64_MIB},
-            "1 GiB free in /dev/shm, 64 MiB a batch",
+            "half of 1 GiB free in /dev/shm, 64 MiB a batch",
             id="shm-and-batch",
         ),
         pytest.param({"shared_memory.is_writable": False}, "/dev/shm is read-only", id="shm-read-only"),
-        pytest.param({"limits.open_files_soft": 256}, "256 open files allowed, 16 a worker", id="files"),
         pytest.param(
-            {"limits.pids_headroom": 80.0}, "80 more processes and threads allowed, 4 a worker", id="processes"
+            {"limits.open_files_soft": 256}, "256 open files allowed, 80 kept for training, 16 a worker", id="files"
         ),
-        pytest.param({"traits.batches_per_epoch": 10}, "10 batches an epoch", id="batches"),
+        pytest.param(
+            {"limits.pids_headroom": 80.0}, "half of 80 more processes and threads allowed, 4 a worker", id="processes"
+        ),
+        pytest.param({"traits.batches_per_epoch": 10}, "half of 10 batches an epoch", id="batches"),
         pytest.param({"traits.batches_per_epoch": 4, "request.epochs": 2}, "8 batches in all", id="few-iterations"),
         pytest.param({"fixed.num_workers": 3}, "you set it", id="fixed"),
         pytest.param(

@@ -11,7 +11,9 @@ from policy.baseline import NETWORK, SPAWN, decision, plan_for
 
 ROWS = [
     pytest.param({}, True, "persistent_workers.many-epochs", id="baseline"),
-    pytest.param(SPAWN, True, "persistent_workers.many-epochs", id="spawn"),
+    pytest.param(
+        {**SPAWN, "fixed.multiprocessing_context": "spawn"}, True, "persistent_workers.many-epochs", id="spawn"
+    ),
     pytest.param(NETWORK, True, "persistent_workers.many-epochs", id="network"),
     pytest.param({"request.epochs": 2}, True, "persistent_workers.many-epochs", id="two-epochs"),
     pytest.param({"request.epochs": 1}, False, "persistent_workers.one-epoch", id="one-epoch"),
@@ -43,7 +45,8 @@ ROWS = [
         "persistent_workers.many-epochs",
         id="one-worker-that-is-needed",
     ),
-    pytest.param({"fixed.num_workers": 4}, True, "persistent_workers.many-epochs", id="workers-fixed"),
+    pytest.param({"fixed.num_workers": 4}, False, "persistent_workers.torchs-own", id="workers-fixed"),
+    pytest.param({"fixed.num_workers": 0}, False, "persistent_workers.no-workers", id="no-workers-fixed"),
     pytest.param({"fixed.persistent_workers": False}, False, "persistent_workers.fixed", id="fixed-off"),
     pytest.param(
         {"fixed.persistent_workers": True, "request.epochs": 1}, True, "persistent_workers.fixed", id="fixed-on"

@@ -78,7 +78,7 @@ def test_prefetch_factor_is_lowered_before_workers_are() -> None:
     """
     plan = plan_for({"shared_memory.free_bytes": 2 * GIB, **BATCHES_OF_64_MIB})
     assert (plan.value("num_workers"), plan.value("prefetch_factor")) == (16, 1)
-    assert plan.choices["prefetch_factor"].because == "2 GiB free in /dev/shm, 64 MiB a batch, 16 workers"
+    assert plan.choices["prefetch_factor"].because == "half of 2 GiB free in /dev/shm, 64 MiB a batch, 16 workers"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,9 @@ def test_prefetch_factor_is_lowered_before_workers_are() -> None:
         pytest.param(NETWORK, "batches that cross a network arrive unevenly", id="network"),
         pytest.param(HDD, "reads from a spinning disk take unevenly long", id="hdd"),
         pytest.param(
-            {"limits.open_files_soft": 64, "fixed.num_workers": 1}, "64 open files allowed, 1 worker", id="files"
+            {"limits.open_files_soft": 64, "fixed.num_workers": 1},
+            "64 open files allowed, 80 kept for training, 1 worker",
+            id="files",
         ),
     ],
 )

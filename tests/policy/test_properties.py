@@ -298,25 +298,23 @@ def test_recommend_is_deterministic(facts: HostFacts, traits: DatasetTraits, req
 
 
 @PROPERTY
-@given(facts=HOSTS, later=HOSTS, traits=DATASETS, request_=REQUESTS, is_iterable=st.booleans(), has_init=st.booleans())
+@given(facts=HOSTS, later=HOSTS, traits=DATASETS, request_=REQUESTS)
 def test_revised_plan_keeps_what_the_user_set_and_stays_legal(
     facts: HostFacts,
     later: HostFacts,
     traits: DatasetTraits,
     request_: LoaderRequest,
-    is_iterable: bool,
-    has_init: bool,
 ) -> None:
     """
     A plan that is made anew for a changed state has the same arguments but for workers that stay no longer.
     """
     plan = recommend(facts, traits, request_)
-    revised = revise(plan, later, is_iterable=is_iterable, has_worker_init_fn=has_init)
+    revised = revise(plan, later)
     before, after = plan.as_kwargs(), revised.as_kwargs()
     changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
-    assert changed <= {"persistent_workers"} - set(request_.fixed)
+    assert changed <= {"persistent_workers", "multiprocessing_context"} - set(request_.fixed)
     assert revised.choices["backend"].rule in RULES
-    assert revised == revise(revised, later, is_iterable=is_iterable, has_worker_init_fn=has_init)
+    assert revised == revise(revised, later)
 
 
 @PROPERTY

@@ -58,7 +58,6 @@ def test_recommend_baseline_decides_every_argument() -> None:
     assert plan.as_kwargs() == {
         "num_workers": 16,
         "prefetch_factor": 2,
-        "persistent_workers": True,
         "pin_memory": True,
         "multiprocessing_context": "fork",
     }
@@ -167,7 +166,33 @@ def test_recommend_leaves_contradictions_of_the_user_to_torch(
             },
             id="iterable-not-sharded",
         ),
-        pytest.param({**ITERABLE, "fixed.num_workers": 2}, {}, id="iterable-with-the-user's-workers"),
+        pytest.param(
+            {**ITERABLE, "fixed.num_workers": 2},
+            {
+                "dataset.iterable-repeated": "Each of 2 workers yields the whole dataset: its __iter__ does not look "
+                "at get_worker_info(). Yield each worker its share (torch.utils.data.get_worker_info()), or pass "
+                "num_workers=0."
+            },
+            id="iterable-with-the-user's-workers",
+        ),
+        pytest.param(
+            {"traits.open_handle": "file", "fixed.num_workers": 2},
+            {
+                "dataset.open-handle": "dataset.file is open: forked workers would share its position and read each "
+                "other's data. Open it in __getitem__, when it is first needed, so that each worker has its own."
+            },
+            id="open-file-with-the-user's-workers",
+        ),
+        pytest.param({"traits.open_handle": "file", "fixed.num_workers": 0}, {}, id="open-file-without-workers"),
+        pytest.param({**ITERABLE, "fixed.num_workers": 1}, {}, id="iterable-with-one-worker-of-the-user's"),
+        pytest.param(
+            {"traits.batches_per_epoch": 0},
+            {
+                "dataset.empty": "The dataset gives no batches: its length, or that of its sampler, is 0. "
+                "Check the path or pattern that it reads."
+            },
+            id="empty",
+        ),
         pytest.param(
             {**SPAWN, **MAIN},
             {"process.reimports-main": MAIN_NOTE},
@@ -253,74 +278,65 @@ REVISE_ROWS = [
         id="the-plan's-fork-stands-before-the-default",
     ),
     pytest.param(
-        SPAWN, {**SPAWN, **MAIN}, {}, "backend", "inline", "backend.reimports-main", id="the-plan's-spawn-imports-main"
+        {**SPAWN, "fixed.num_workers": 4},
+        {**SPAWN, **MAIN},
+        {},
+        "backend",
+        "inline",
+        "backend.reimports-main",
+        id="the-plan's-spawn-imports-main",
     ),
     pytest.param(
-        {"fixed.num_workers": 2},
-        {},
-        {"has_worker_init_fn": True},
-        "persistent_workers",
-        False,
-        "persistent_workers.torch-streams",
-        id="fixed-workers-with-an-init-function",
+        {}, {}, {"num_workers": 2}, "persistent_workers", False, "persistent_workers.torchs-own", id="number-set-later"
     ),
     pytest.param(
-        {"fixed.num_workers": 2},
+        {"fixed.persistent_workers": True},
         {},
-        {"is_iterable": True},
-        "persistent_workers",
-        False,
-        "persistent_workers.torch-streams",
-        id="fixed-workers-of-an-iterable",
-    ),
-    pytest.param(
-        {"fixed.num_workers": 2},
-        {},
-        {},
-        "persistent_workers",
-        True,
-        "persistent_workers.many-epochs",
-        id="fixed-workers-that-can-be-seeded-anew",
-    ),
-    pytest.param(
-        {},
-        {},
-        {"has_worker_init_fn": True, "is_iterable": True},
-        "persistent_workers",
-        True,
-        "persistent_workers.many-epochs",
-        id="chosen-workers-owe-no-streams",
-    ),
-    pytest.param(
-        {"fixed.num_workers": 2, "fixed.persistent_workers": True},
-        {},
-        {"has_worker_init_fn": True},
+        {"num_workers": 2},
         "persistent_workers",
         True,
         "persistent_workers.fixed",
-        id="both-fixed",
+        id="both-the-user's",
     ),
     pytest.param(
-        {"fixed.num_workers": 2, "request.epochs": 1},
+        {"request.epochs": 1},
         {},
-        {"has_worker_init_fn": True},
+        {"num_workers": 2},
         "persistent_workers",
         False,
         "persistent_workers.one-epoch",
         id="not-persistent-anyhow",
     ),
+    pytest.param(
+        {},
+        {"start_methods.in_force": "spawn"},
+        {},
+        "multiprocessing_context",
+        "spawn",
+        "multiprocessing_context.set-by-process",
+        id="method-set-later",
+    ),
+    pytest.param(
+        FORKSERVER,
+        {**FORKSERVER, "start_methods.in_force": "forkserver"},
+        {},
+        "multiprocessing_context",
+        "fork",
+        "multiprocessing_context.quiet-process",
+        id="chosen-method-stands",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("before", "after", "state", "name", "value", "rule"), REVISE_ROWS)
+@pytest.mark.parametrize(("before", "after", "set_later", "name", "value", "rule"), REVISE_ROWS)
 def test_revise_truth_table(
-    before: Mapping[str, Any], after: Mapping[str, Any], state: Mapping[str, bool], name: str, value: Any, rule: str
+    before: Mapping[str, Any], after: Mapping[str, Any], set_later: Mapping[str, Any], name: str, value: Any, rule: str
 ) -> None:
     """
     What can change after a loader was made is chosen anew.
     """
     facts, _, _ = situation(after)
-    plan = revise(plan_for(before), facts, **{"is_iterable": False, "has_worker_init_fn": False, **state})
+    plan = revise(plan_for(before).with_fixed(set_later), facts)
     assert (plan.choices[name].value, plan.choices[name].rule) == (value, rule)
 
 
@@ -330,7 +346,7 @@ def test_revise_of_an_unchanged_state_gives_the_plan_itself() -> None:
     """
     facts, _, _ = situation({})
     plan = plan_for({})
-    assert revise(plan, facts, is_iterable=False, has_worker_init_fn=False) is plan
+    assert revise(plan, facts) is plan
 
 
 def test_revise_keeps_all_other_choices_and_notes() -> None:
@@ -339,7 +355,7 @@ def test_revise_keeps_all_other_choices_and_notes() -> None:
     """
     plan = plan_for(NETWORK)
     facts, _, _ = situation({**NETWORK, "process.is_daemonic": True})
-    revised = revise(plan, facts, is_iterable=False, has_worker_init_fn=False)
+    revised = revise(plan, facts)
     assert {name for name in plan.choices if plan.choices[name] != revised.choices[name]} == {"backend"}
     assert revised.notes == plan.notes
 
@@ -350,7 +366,7 @@ def test_revise_without_a_method_in_the_plan_asks_the_process() -> None:
     """
     plan = plan_for({**SPAWN, "traits.is_in_memory": True}).with_fixed({"num_workers": 2})
     facts, _, _ = situation({**SPAWN, **MAIN})
-    revised = revise(plan, facts, is_iterable=False, has_worker_init_fn=False)
+    revised = revise(plan, facts)
     assert revised.choices["backend"].rule == "backend.reimports-main"
 
 

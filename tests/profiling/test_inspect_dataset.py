@@ -3,6 +3,9 @@ What is known of a dataset before any of its samples is fetched.
 """
 
 import functools
+import io
+import sqlite3
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -535,3 +538,47 @@ def test_inspect_does_not_open_a_path_in_a_cloud() -> None:
 
     traits = inspect_dataset(Untouchable(root=CloudPath()))
     assert (traits.path, traits.is_remote) == ("gs://bucket/a.png", True)
+
+
+class Holder:
+    """
+    A map-style dataset that holds something.
+    """
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+@pytest.mark.parametrize(
+    ("make", "is_handle"),
+    [
+        pytest.param(lambda path: path.open("rb"), True, id="binary"),
+        pytest.param(lambda path: path.open("rb", buffering=0), True, id="unbuffered"),
+        pytest.param(lambda path: path.open("r"), True, id="text"),
+        pytest.param(lambda path: sqlite3.connect(path.with_suffix(".db")), True, id="sqlite"),
+        pytest.param(lambda path: zipfile.ZipFile(path.with_suffix(".zip"), "w"), True, id="zip"),
+        pytest.param(lambda path: io.BytesIO(b"in memory"), False, id="bytes-in-memory"),
+        pytest.param(lambda path: io.StringIO("in memory"), False, id="text-in-memory"),
+        pytest.param(lambda path: path, False, id="path"),
+        pytest.param(lambda path: None, False, id="nothing"),
+    ],
+)
+def test_inspect_dataset_that_holds_an_open_file_names_it(
+    make: Callable[[Path], Any], is_handle: bool, tmp_path: Path
+) -> None:
+    """
+    What is open on a file is seen, what only looks like a file is not.
+    """
+    path = tmp_path / "data"
+    path.write_text("data")
+    held = make(path)
+    try:
+        assert inspect_dataset(Holder(held)).open_handle == ("held" if is_handle else None)
+    finally:
+        getattr(held, "close", lambda: None)()

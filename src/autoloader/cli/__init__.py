@@ -45,9 +45,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as error:
+        if arguments.debug:
+            raise
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # what is left cannot be written at the end, either
+        if isinstance(error, BrokenPipeError):
+            return 0
+        print(f"error: {error}. Free some space, or write somewhere else.", file=sys.stderr)
+        return 1
     return code
 
 
@@ -59,10 +66,12 @@ def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
     purpose = "DataLoader settings that fit this machine and this dataset."
     parser = argparse.ArgumentParser(prog="python -m autoloader", description=purpose, **style)
     parser.add_argument("--version", action="version", version=f"torch-autoloader {__version__}")
+    traceback = "show the traceback of an error"
+    parser.add_argument("--debug", action="store_true", help=traceback)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", prog=parser.prog)
     for name, summary in COMMANDS.items():
         sub = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", **style)
-        sub.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        sub.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=traceback)
         if name in words:
             command = importlib.import_module(f".{name}", __name__)
             command.add_arguments(sub)

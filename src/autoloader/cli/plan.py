@@ -3,7 +3,11 @@ Show the settings for a dataset, each with its reason.
 """
 
 import argparse
+import contextlib
+import sys
 
+from ..errors import ArgumentError
+from ..findings import describe
 from .target import load_dataset, require_torch
 
 
@@ -26,11 +30,15 @@ def run(arguments: argparse.Namespace) -> int:
     require_torch("'plan'")
     from ..loader import plan_loader
 
-    dataset = load_dataset(arguments.target)
+    if arguments.batch_size < 1:
+        evidence = {"value": arguments.batch_size, "meaning": "it counts the samples of a batch", "least": 1}
+        raise ArgumentError(describe("argument.too-small", name="batch_size", **evidence))
+    with contextlib.redirect_stdout(sys.stderr):
+        dataset = load_dataset(arguments.target)
     plan = plan_loader(dataset, arguments.batch_size, epochs=arguments.epochs)
     if arguments.json:
         print(plan.to_json())
-    elif arguments.explain:
+    elif arguments.explain is not None:
         print(plan.explain(arguments.explain))
     else:
         print(plan)

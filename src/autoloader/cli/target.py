@@ -4,7 +4,6 @@ From TARGET on the command line to a dataset.
 
 import importlib
 import importlib.util
-import reprlib
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -35,8 +34,8 @@ def load_dataset(target: str) -> Any:
     Raises:
         TargetError: It does not exist, its own code fails, or it gives something that is no dataset.
     """
-    place, separator, name = target.rpartition(":")
-    if not separator or not place or not name:
+    place, _, name = target.rpartition(":")
+    if not place.rstrip(":") or place.endswith(":") or not name:
         raise TargetError(describe("target.malformed", target=target))
     module = _import(place, target)
     if not hasattr(module, name):
@@ -45,10 +44,10 @@ def load_dataset(target: str) -> Any:
     if callable(value) and (isinstance(value, type) or not _is_dataset(value)):
         try:
             value = value()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise TargetError(describe("target.failed", target=target, error=_show(error))) from error
     if not _is_dataset(value):
-        raise TargetError(describe("target.not-a-dataset", target=target, value=reprlib.repr(value)))
+        raise TargetError(describe("target.not-a-dataset", target=target, what=f"of type {type(value).__name__}"))
     return value
 
 
@@ -62,7 +61,7 @@ def _import(place: str, target: str) -> ModuleType:
             reason = f"there is no module {error.name!r}"
             raise TargetError(describe("target.not-found", target=target, reason=reason)) from error
         raise TargetError(describe("target.failed", target=target, error=_show(error))) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise TargetError(describe("target.failed", target=target, error=_show(error))) from error
 
 

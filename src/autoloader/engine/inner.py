@@ -2,15 +2,17 @@
 The private plain DataLoader that does the work behind an AutoLoader.
 """
 
+import os
+import weakref
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
+import torch
 from torch.utils.data import DataLoader
 
 from .delivery import Collate
 from .issue import IN_WORKER, Arrival, IssuedIndices
 from .processes import WorkerGroup, recording_context
-from .seeding import draw_base_seed
 
 
 class _PlainLoader(DataLoader[Any]):
@@ -18,6 +20,13 @@ class _PlainLoader(DataLoader[Any]):
         """
         Say nothing: the AutoLoader in front has said it already where the number is the user's.
         """
+
+
+_inherited: list[Any] = []
+"""
+What a forked process got from its parent. It lives on until that process ends: torch would end the parent's workers
+together with it.
+"""
 
 
 class InnerLoader:
@@ -31,9 +40,10 @@ class InnerLoader:
         collate_fn: The user's collate function.
         settings: The arguments of ``DataLoader`` that say how to load, legal together.
         rest: Its other arguments.
-        held: What identifies the state of the dataset that workers get a copy of.
-        is_reseeded: Whether workers that stay get the seeds that new ones would get.
+        held: What identifies the state of the dataset that workers got a copy of.
     """
+
+    live: ClassVar[weakref.WeakSet["InnerLoader"]] = weakref.WeakSet()
 
     def __init__(
         self,
@@ -44,13 +54,14 @@ class InnerLoader:
         collate_fn: Any,
         settings: Mapping[str, Any],
         rest: Mapping[str, Any],
-        held: int | None = None,
-        is_reseeded: bool = False,
+        held: Any = None,
     ) -> None:
         self.settings = dict(settings)
         self.held = held
-        self._is_reseeded = is_reseeded
+        self.was_exhausted = False
+        self.has_failed = False
         self.group = WorkerGroup()
+        self._sampler = sampler
         is_inline = not settings.get("num_workers")
         arrival = Arrival() if is_inline else IN_WORKER
         self.issued = None if sampler is None else IssuedIndices(sampler, inline=arrival if is_inline else None)
@@ -64,34 +75,52 @@ class InnerLoader:
             arguments.update(batch_size=None, sampler=self.issued)
         self._loader = _PlainLoader(dataset, **arguments)
         self._source: Any = None
+        InnerLoader.live.add(self)
 
-    def start_epoch(self) -> Any:
+    def start_epoch(self, *, draws_like_new: bool) -> Any:
         """
         Return torch's iterator over a new epoch, which starts workers where none are kept.
 
-        Where workers were kept without the user's asking for it, the draws from random number generators are those
-        that starting new ones would make: the sampler is asked twice, and a base seed is drawn between.
+        Args:
+            draws_like_new: Whether the draws from random number generators are to be those that starting new workers
+                would make, where some are kept: the sampler is asked twice, and a base seed is drawn between.
         """
-        base_seed = None
-        if self._loader._iterator is not None and self._is_reseeded:
-            if self.issued is not None:
-                self.issued.ask_sampler()
-            base_seed = draw_base_seed(self._loader.generator)
+        is_kept = self._loader._iterator is not None
+        self.was_exhausted, self.has_failed = False, True
+        if is_kept and draws_like_new:
+            if self._sampler is not None:
+                iter(self._sampler)
+            torch.empty((), dtype=torch.int64).random_(generator=self._loader.generator)
         if self.issued is not None:
-            self.issued.begin_epoch(None if self._loader.worker_init_fn is not None else base_seed)
+            self.issued.begin_epoch()
         self._source = iter(self._loader)
+        self.has_failed = False
         return self._source
 
     def end_epoch(self) -> None:
         """
-        Let go of an iterator that is exhausted; persistent workers stay.
+        Let go of an iterator that is exhausted; persistent workers stay, and may serve another epoch.
         """
         self._source = None
+        self.was_exhausted, self.has_failed = True, False
+
+    def may_serve_again(self, *, after_break: bool) -> bool:
+        """
+        Return whether kept workers may begin another epoch: all are alive, and none has anything left from the last.
+
+        Args:
+            after_break: Whether they may also where the last epoch was left early. Torch lets them load all that was
+                asked for, and throws it away.
+        """
+        is_clean = self.was_exhausted or (after_break and not self.has_failed)
+        return is_clean and all(process.is_alive() for process in self.group.processes)
 
     def close(self) -> None:
         """
-        End all workers, by one deadline. Nothing happens the second time.
+        End all workers, by one deadline. Nothing happens the second time, nor in a process forked from their parent.
         """
+        if self.group.is_inherited:
+            return
         source, self._source = self._source, None
         if source is None:
             source = self._loader._iterator
@@ -102,3 +131,15 @@ class InnerLoader:
                 shut_down()
         finally:
             self.group.end()
+
+
+def _keep_what_was_inherited() -> None:
+    """
+    In a process that was just forked: hold what is its parent's, so that nothing ends the parent's workers.
+    """
+    _inherited.extend(InnerLoader.live)
+    InnerLoader.live.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_keep_what_was_inherited)

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator
 from time import perf_counter
 from typing import Any
 
-from .seeding import seed_worker
-
 
 class Arrival:
     """
@@ -29,23 +27,10 @@ class Arrival:
 IN_WORKER = Arrival()
 
 
-class _Seeded:
-    """
-    The base seed by which this worker's generators were seeded last, if not by torch.
-    """
-
-    by: int | None = None
-
-
-def arrive(indices: Any, position: int, base_seed: int | None = None) -> Any:
+def arrive(indices: Any, position: int) -> Any:
     """
     Note in a worker the batch that begins here, and return its indices as the user's sampler made them.
-
-    The first batch of an epoch in a worker that stayed brings the seed that torch would have started a new one with.
     """
-    if base_seed is not None and base_seed != _Seeded.by:
-        _Seeded.by = base_seed
-        seed_worker(base_seed)
     IN_WORKER.position = position
     IN_WORKER.seconds = perf_counter()
     return indices
@@ -56,15 +41,14 @@ class _Numbered:
     Indices on their way to a worker. What comes out there is the sampler's own object, and its position is noted.
     """
 
-    __slots__ = ("base_seed", "indices", "position")
+    __slots__ = ("indices", "position")
 
-    def __init__(self, indices: Any, position: int, base_seed: int | None) -> None:
+    def __init__(self, indices: Any, position: int) -> None:
         self.indices = indices
         self.position = position
-        self.base_seed = base_seed
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return arrive, (self.indices, self.position, self.base_seed)
+        return arrive, (self.indices, self.position)
 
 
 class IssuedIndices:
@@ -88,14 +72,10 @@ class IssuedIndices:
         self._inline = inline
         self.begin_epoch()
 
-    def begin_epoch(self, base_seed: int | None = None) -> None:
+    def begin_epoch(self) -> None:
         """
         Forget the running iterator: the next ``iter()`` begins an epoch.
-
-        Args:
-            base_seed: What workers seed their generators by, once, before their first batch; ``None`` to leave them.
         """
-        self._base_seed = base_seed
         self._iterator: Iterator[Any] = iter(())
         self._issued = 0
         self.outstanding: dict[int, Any] = {}
@@ -129,7 +109,7 @@ class IssuedIndices:
             self._issued += 1
             self.outstanding[position] = indices
             if self._inline is None:
-                yield _Numbered(indices, position, self._base_seed)
+                yield _Numbered(indices, position)
             else:
                 self._inline.position = position
                 self._inline.seconds = perf_counter()

@@ -2,12 +2,15 @@
 Start methods that remember the processes they start, and end all of them by one deadline.
 """
 
+import functools
 import multiprocessing
 import sys
+import weakref
 from collections.abc import Callable
 from multiprocessing import context
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
+from os import getpid
 from time import monotonic
 from typing import Any
 
@@ -21,13 +24,35 @@ KILL_SECONDS = 1.0
 
 class WorkerGroup:
     """
-    The processes that one DataLoader started.
+    The processes that one DataLoader started, as long as something else holds them: torch does while they run.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self.processes: list[BaseProcess] = []
+        self._members: weakref.WeakSet[BaseProcess] = weakref.WeakSet()
         self._clock = clock
         self._deadline: float | None = None
+        self._owner = getpid()
+
+    @property
+    def is_inherited(self) -> bool:
+        """
+        Return whether these are the children of another process, from which this one was forked.
+        """
+        return getpid() != self._owner
+
+    @property
+    def processes(self) -> list[BaseProcess]:
+        """
+        Return the processes.
+        """
+        return list(self._members)
+
+    def add(self, process: BaseProcess) -> None:
+        """
+        Take a process into the group.
+        """
+        process.group = self  # type: ignore[attr-defined]
+        self._members.add(process)
 
     def patience(self, timeout: float | None) -> float | None:
         """
@@ -53,18 +78,26 @@ class WorkerGroup:
                 BaseProcess.join(process, KILL_SECONDS)
 
     def _alive(self) -> list[BaseProcess]:
-        return [process for process in self.processes if process.is_alive()]
+        return [process for process in self._members if process.is_alive()]
 
 
 class _Member:
     """
     A process of a group: its joins end by the group's deadline. The group stays behind when it is pickled.
+
+    In a process that was forked from the one that started it, it counts as gone: only its parent may wait for it, and
+    nobody else should end it.
     """
 
     group: WorkerGroup | None = None
 
     def join(self, timeout: float | None = None) -> None:
-        super().join(timeout if self.group is None else self.group.patience(timeout))  # type: ignore[misc]
+        if self.group is None or not self.group.is_inherited:
+            super().join(timeout if self.group is None else self.group.patience(timeout))  # type: ignore[misc]
+
+    def is_alive(self) -> bool:
+        is_inherited = self.group is not None and self.group.is_inherited
+        return not is_inherited and bool(super().is_alive())  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "group"}
@@ -93,6 +126,25 @@ if sys.platform != "win32":
     MEMBERS.update(fork=ForkMember, forkserver=ForkServerMember)
 
 
+@functools.cache
+def _recording_class(method: str) -> Any:
+    """
+    Return the class of contexts for a start method whose processes join a group.
+    """
+    base, member = type(multiprocessing.get_context(method)), MEMBERS[method]
+
+    class RecordingContext(base):  # type: ignore[valid-type, misc]
+        def __init__(self, group: WorkerGroup) -> None:
+            self._group = group
+
+        def Process(self, *args: Any, **kwargs: Any) -> BaseProcess:  # noqa: N802 (multiprocessing's name)
+            process: BaseProcess = member(*args, **kwargs)
+            self._group.add(process)
+            return process
+
+    return RecordingContext
+
+
 def recording_context(wanted: Any, group: WorkerGroup) -> Any:
     """
     Return a context like the one that is wanted, whose processes join *group*.
@@ -103,14 +155,4 @@ def recording_context(wanted: Any, group: WorkerGroup) -> Any:
     method = base.get_start_method()
     if method not in MEMBERS or type(base) is not type(multiprocessing.get_context(method)):
         return wanted
-
-    member = MEMBERS[method]
-
-    class RecordingContext(type(base)):  # type: ignore[misc]
-        def Process(self, *args: Any, **kwargs: Any) -> BaseProcess:  # noqa: N802 (multiprocessing's name)
-            process: BaseProcess = member(*args, **kwargs)
-            process.group = group  # type: ignore[attr-defined]
-            group.processes.append(process)
-            return process
-
-    return RecordingContext()
+    return _recording_class(method)(group)

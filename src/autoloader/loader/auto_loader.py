@@ -3,7 +3,9 @@ AutoLoader, the DataLoader that chooses its own settings.
 """
 
 import functools
+import inspect
 import logging
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -15,9 +17,9 @@ from ..engine.inner import InnerLoader
 from ..findings import describe
 from ..plan import NEEDS_WORKERS, LoaderRequest, Plan
 from ..probe import probe_process
-from ..profiling import fingerprint
+from ..profiling import Fingerprint
 from .iterator import LoaderIterator
-from .planning import batches_per_epoch, check_counts, make_plan, revised
+from .planning import batches_per_epoch, check_counts, check_dataset, make_plan, revised
 from .warn import warn_once
 
 if TYPE_CHECKING:
@@ -25,13 +27,22 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+B_co = TypeVar("B_co", covariant=True)
 
 logger = logging.getLogger("autoloader")
 
-_DECIDED = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "multiprocessing_context", "timeout")
+_DECIDED = (
+    "num_workers",
+    "prefetch_factor",
+    "persistent_workers",
+    "pin_memory",
+    "multiprocessing_context",
+    "timeout",
+    "in_order",
+)
 
 
-class AutoLoader(DataLoader[Any]):
+class AutoLoader(DataLoader[B_co]):
     """
     A ``torch.utils.data.DataLoader`` whose settings fit this machine and this dataset, with a reason for each.
 
@@ -103,11 +114,12 @@ class AutoLoader(DataLoader[Any]):
             "in_order": None if in_order else False,
         }
         fixed = {name: value for name, value in optional.items() if value is not None}
+        check_dataset(dataset)
         check_counts({**fixed, "epochs": epochs})
         request = LoaderRequest(fixed=fixed, batch_size=batch_size, epochs=epochs)
         batches = batches_per_epoch(dataset, batch_size, sampler, batch_sampler, drop_last)
         self.plan = make_plan(dataset, request, batches=batches, has_own_collate=collate_fn is not None, given=plan)
-        self.plan = revised(self.plan, dataset, worker_init_fn)
+        self.plan = revised(self.plan)
         self.epochs = epochs
         self._reset_live_state()
         extra: dict[str, Any] = {"pin_memory_device": pin_memory_device} if pin_memory_device else {}
@@ -128,6 +140,7 @@ class AutoLoader(DataLoader[Any]):
         logger.info("plan: %s", ", ".join(f"{name}={choice.value}" for name, choice in self.plan.choices.items()))
 
     def _reset_live_state(self) -> None:
+        self._lock = threading.RLock()
         self._kept: InnerLoader | None = None
         self._iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
 
@@ -139,6 +152,7 @@ class AutoLoader(DataLoader[Any]):
             super().check_worker_number_rationality()
 
     def __setattr__(self, name: str, value: Any) -> None:
+        check_counts({name: value})
         super().__setattr__(name, value)
         if name in _DECIDED and self.__dict__.get("_is_constructed"):
             self.plan = self.plan.with_fixed({name: value})
@@ -159,11 +173,13 @@ class AutoLoader(DataLoader[Any]):
             self.close()
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        self.plan = revised(self.plan, self.dataset, self.worker_init_fn)
-        self.__dict__["persistent_workers"] = bool(self.plan.as_kwargs().get("persistent_workers"))
+        self.plan = revised(self.plan)
         self._warn_of_workers_not_started()
-        iterator = LoaderIterator(self._take_inner())
-        self._iterators.add(iterator)
+        is_users_persistence = self.plan.choices["persistent_workers"].rule == "persistent_workers.fixed"
+        with self._lock:
+            inner = self._take_inner(after_break=is_users_persistence)
+            iterator = LoaderIterator(inner, draws_like_new=not is_users_persistence)
+            self._iterators.add(iterator)
         return iterator
 
     def _warn_of_workers_not_started(self) -> None:
@@ -171,13 +187,14 @@ class AutoLoader(DataLoader[Any]):
         Say so where workers that the user asked for cannot start; where we chose them, the plan says it.
         """
         workers, backend = self.plan.choices["num_workers"], self.plan.choices.get("backend")
-        if backend is None or backend.value != "inline" or not workers.value or workers.rule != "num_workers.fixed":
+        is_users = workers.rule in {"num_workers.fixed", "num_workers.needed"}
+        if backend is None or backend.value != "inline" or not workers.value or not is_users:
             return
         evidence = {"rule": backend.rule, "workers": workers.value, "because": backend.because}
         text = describe("process.workers-not-started", **evidence)
         warn_once(backend.rule, text, local_rank=probe_process().job.local_rank, stacklevel=3)
 
-    def _take_inner(self) -> InnerLoader:
+    def _take_inner(self, *, after_break: bool) -> InnerLoader:
         """
         Return the workers kept from the last epoch if they are free and still as wanted, else new ones.
         """
@@ -187,8 +204,10 @@ class AutoLoader(DataLoader[Any]):
             return self._new_inner(settings)
         if self._kept_is_busy():
             return self._new_inner({**settings, "persistent_workers": False})
-        kept, held = self._kept, fingerprint(self.dataset, self.collate_fn, self.worker_init_fn)
-        if kept is not None and (kept.settings != settings or kept.held != held):
+        held = Fingerprint(self.dataset, self.collate_fn, self.worker_init_fn)
+        if self._kept is not None and not self._kept.may_serve_again(after_break=after_break):
+            self._drop_kept()
+        if self._kept is not None and (self._kept.settings != settings or held.differs_from(self._kept.held)):
             logger.info("persistent_workers.dataset-changed: new workers, for what was changed since the last epoch")
             self._drop_kept()
         if self._kept is None:
@@ -196,11 +215,14 @@ class AutoLoader(DataLoader[Any]):
         return self._kept
 
     def _kept_is_busy(self) -> bool:
-        return self._kept is not None and any(each.is_running and each.uses(self._kept) for each in self._iterators)
+        kept = self._kept
+        if kept is None or kept.group.is_inherited:
+            return False
+        return any(each.is_running and each.uses(kept) for each in self._iterators)
 
     def _drop_kept(self) -> None:
         """
-        End the workers that are kept; those of a running iterator are left to it.
+        End the workers that are kept; those of a running iterator are left to it, and a parent's to the parent.
         """
         is_busy, kept, self._kept = self._kept_is_busy(), self._kept, None
         if kept is not None and not is_busy:
@@ -212,12 +234,14 @@ class AutoLoader(DataLoader[Any]):
         """
         settings = self.plan.as_kwargs()
         settings.update(worker_init_fn=self.worker_init_fn, generator=self.generator)
-        if self.plan.value("backend") == "inline" and settings["num_workers"]:
+        if settings.get("num_workers"):
+            settings["persistent_workers"] = self.plan.value("persistent_workers")
+        if self.plan.value("backend") == "inline" and settings.get("num_workers"):
             settings = {name: value for name, value in settings.items() if name not in NEEDS_WORKERS}
             settings["num_workers"] = 0
         return settings
 
-    def _new_inner(self, settings: dict[str, Any], held: int | None = None) -> InnerLoader:
+    def _new_inner(self, settings: dict[str, Any], held: Fingerprint | None = None) -> InnerLoader:
         is_iterable = isinstance(self.dataset, IterableDataset)
         makes_batches = self.batch_sampler is not None
         rest: dict[str, Any] = {"pin_memory_device": self.pin_memory_device} if self.pin_memory_device else {}
@@ -232,7 +256,6 @@ class AutoLoader(DataLoader[Any]):
             settings=settings,
             rest=rest,
             held=held,
-            is_reseeded=self.plan.choices["persistent_workers"].rule != "persistent_workers.fixed",
         )
 
     def close(self) -> None:
@@ -242,11 +265,12 @@ class AutoLoader(DataLoader[Any]):
         It may be called again. Iterators that were not exhausted raise LoaderClosedError afterwards; iterating over
         the loader again starts new workers.
         """
-        iterators = list(self._iterators)
-        self._iterators.clear()
-        for iterator in iterators:
-            iterator.close()
-        self._drop_kept()
+        with self._lock:
+            iterators = list(self._iterators)
+            self._iterators.clear()
+            for iterator in iterators:
+                iterator.close()
+            self._drop_kept()
 
     def __enter__(self) -> "Self":
         return self
@@ -255,7 +279,7 @@ class AutoLoader(DataLoader[Any]):
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in {"_kept", "_iterators"}}
+        return {name: value for name, value in self.__dict__.items() if name not in {"_kept", "_iterators", "_lock"}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -272,18 +296,22 @@ def _with_arguments_of(loader: Callable[P, Any]) -> Callable[[Callable[..., T]],
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             return function(*args, **kwargs)
 
-        call.__wrapped__ = loader
+        call.__signature__ = inspect.signature(loader).replace(  # type: ignore[attr-defined]
+            return_annotation=inspect.signature(function).return_annotation
+        )
         return call
 
     return decorate
 
 
 @_with_arguments_of(AutoLoader)
-def auto_loader(*args: Any, **kwargs: Any) -> AutoLoader:
+def auto_loader(*args: Any, **kwargs: Any) -> AutoLoader[Any]:
     """
     Return a DataLoader whose settings fit this machine and this dataset.
 
-    It takes all arguments of torch's DataLoader, in torch's order, and those of :class:`AutoLoader`.
+    It takes all arguments of torch's DataLoader, in torch's order; what you set stands, what you leave out is chosen.
+    Beside them: *epochs*, how often you expect to go through the dataset, and *plan*, a Plan or the path of one, to
+    use instead of choosing. AutoLoader's own documentation tells all of them.
     """
     return AutoLoader(*args, **kwargs)
 
@@ -293,6 +321,6 @@ def plan_loader(*args: Any, **kwargs: Any) -> Plan:
     """
     Return only the settings: ``DataLoader(dataset, 64, **plan_loader(dataset, 64).as_kwargs())``.
 
-    It takes the arguments of :func:`auto_loader`.
+    It takes the arguments of auto_loader.
     """
     return AutoLoader(*args, **kwargs).plan

@@ -17,10 +17,10 @@ class LoaderIterator:
     no process behind; persistent workers stay with their loader.
     """
 
-    def __init__(self, inner: InnerLoader) -> None:
+    def __init__(self, inner: InnerLoader, *, draws_like_new: bool) -> None:
         self._inner = inner
         self._issued = inner.issued
-        self._source = inner.start_epoch()
+        self._source = inner.start_epoch(draws_like_new=draws_like_new)
         self._served = 0
         self.is_running = True
 
@@ -34,16 +34,29 @@ class LoaderIterator:
         try:
             delivery = next(self._source)
         except StopIteration:
-            self._finish()
+            if self._issued is not None and self._issued.outstanding and self.is_running:
+                self._fail()  # it is a sample's own
+            else:
+                self._finish()
             raise
-        except Exception:
-            if self._issued is not None:
-                self._issued.failed()
+        except BaseException:
+            self._fail()
             raise
         self._served += 1
         if self._issued is not None:
             self._issued.outstanding.pop(delivery.position, None)
         return delivery.batch
+
+    def _fail(self) -> None:
+        """
+        Note that a batch could not be loaded, or that waiting for it was interrupted.
+        """
+        self._inner.has_failed = True
+        if self._issued is not None:
+            self._issued.failed()
+
+    def __getstate__(self) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} cannot be pickled or copied: its workers cannot")
 
     def _finish(self) -> None:
         """

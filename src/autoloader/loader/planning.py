@@ -3,17 +3,18 @@ From the arguments of a loader to its plan.
 """
 
 import operator
+import reprlib
 from collections.abc import Mapping
 from math import ceil
 from pathlib import Path
 from typing import Any
 
-from torch.utils.data import IterableDataset
+from torch.utils.data import DataLoader, IterableDataset
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, PlanFileError
 from ..findings import describe
 from ..plan import LoaderRequest, Plan
-from ..policy import recommend, revise
+from ..policy import recommend, revise, with_repetition_note
 from ..probe import probe_host, probe_process
 from ..profiling import inspect_dataset
 from ..profiling.inspect import length_of
@@ -48,6 +49,26 @@ def check_counts(arguments: Mapping[str, Any]) -> None:
             raise ArgumentError(describe("argument.too-small", name=name, value=value, meaning=meaning, least=least))
 
 
+def check_dataset(dataset: Any) -> None:
+    """
+    Refuse what torch would accept here and fail on later, in a worker: a loader, a class, something without samples.
+
+    Raises:
+        ArgumentError: It is no dataset.
+    """
+    what = None
+    if isinstance(dataset, DataLoader):
+        what = "a DataLoader"
+    elif isinstance(dataset, type):
+        what = "a class"
+    elif not isinstance(dataset, IterableDataset) and not any(
+        hasattr(dataset, name) for name in ("__getitem__", "__getitems__")
+    ):
+        what = f"of type {type(dataset).__name__}"
+    if what is not None:
+        raise ArgumentError(describe("dataset.not-one", value=reprlib.repr(dataset), what=what))
+
+
 def batches_per_epoch(dataset: Any, batch_size: Any, sampler: Any, batch_sampler: Any, drop_last: bool) -> int | None:
     """
     Return the batches of one pass; ``None`` where a length is missing, or the arguments are torch's to refuse.
@@ -76,9 +97,7 @@ def make_plan(
     if given is None:
         traits = inspect_dataset(dataset, batches_per_epoch=batches, has_own_collate=has_own_collate)
         return recommend(probe_host(path=None if traits.is_remote else traits.path), traits, request)
-    plan = load_given(given).with_fixed(request.fixed)
-    check_counts({name: choice.value for name, choice in plan.choices.items()})
-    return plan
+    return with_repetition_note(load_given(given).with_fixed(request.fixed), inspect_dataset(dataset))
 
 
 def load_given(given: "Plan | str | Path") -> Plan:
@@ -92,13 +111,17 @@ def load_given(given: "Plan | str | Path") -> Plan:
     if isinstance(given, Plan):
         return given
     if isinstance(given, (str, Path)):
-        return Plan.load(given)
+        plan = Plan.load(given)
+        try:
+            check_counts({name: choice.value for name, choice in plan.choices.items()})
+        except ArgumentError as error:
+            raise PlanFileError(describe("plan.malformed", path=str(given), reason=error)) from error
+        return plan
     raise ArgumentError(describe("plan.not-a-plan", value=given, type=type(given).__name__))
 
 
-def revised(plan: Plan, dataset: Any, worker_init_fn: Any) -> Plan:
+def revised(plan: Plan) -> Plan:
     """
     Return *plan* for the state in which this process is now.
     """
-    is_iterable = isinstance(dataset, IterableDataset)
-    return revise(plan, probe_process(), is_iterable=is_iterable, has_worker_init_fn=worker_init_fn is not None)
+    return revise(plan, probe_process())

@@ -166,7 +166,7 @@ def _memory_limit(facts: HostFacts, batch_bytes: int, prefetch: int, is_forked: 
     if headroom is None or headroom == NO_LIMIT:
         return Limit(rule="num_workers.memory", value=NO_LIMIT, because="free memory is unknown")
     worker = (FORKED_WORKER_BYTES if is_forked else SPAWNED_WORKER_BYTES) + prefetch * batch_bytes
-    because = f"{size_text(headroom)} free ({facts.memory.bound_by}), about {size_text(worker)} a worker"
+    because = f"half of {size_text(headroom)} free ({facts.memory.bound_by}), about {size_text(worker)} a worker"
     return Limit(rule="num_workers.memory", value=_fits(headroom / 2 / ranks, worker), because=because)
 
 
@@ -182,10 +182,10 @@ def _shared_batches(facts: HostFacts, batch_bytes: int | None) -> tuple[float, s
     free = f"{size_text(shared.free_bytes)} free in {shared.path}"
     if batch_bytes:
         share = shared.free_bytes / 2 / (facts.job.local_world_size or 1)
-        return _fits(share, batch_bytes), f"{free}, {size_text(batch_bytes)} a batch"
+        return _fits(share, batch_bytes), f"half of {free}, {size_text(batch_bytes)} a batch"
     if shared.free_bytes < SMALLEST_SAFE_SHARED_MEMORY:
         return 0.0, f"only {free}, and the size of a batch is unknown"
-    return NO_LIMIT, free
+    return NO_LIMIT, f"{free}, the size of a batch is unknown"
 
 
 def _free_files(facts: HostFacts) -> tuple[float, str]:
@@ -196,7 +196,7 @@ def _free_files(facts: HostFacts) -> tuple[float, str]:
     if soft is None or soft == NO_LIMIT:
         return NO_LIMIT, "open files are not limited"
     free = soft - FILES_FOR_TRAINING - (facts.limits.open_files_now or 0)
-    return free, f"{soft:.0f} open files allowed"
+    return free, f"{soft:.0f} open files allowed, {soft - free:.0f} kept for training"
 
 
 def _processes_limit(facts: HostFacts) -> Limit:
@@ -204,7 +204,7 @@ def _processes_limit(facts: HostFacts) -> Limit:
     allowed = min(NO_LIMIT if group is None else group, NO_LIMIT if user is None else user)
     if allowed == NO_LIMIT:
         return Limit(rule="num_workers.processes", value=NO_LIMIT, because="processes are not limited")
-    because = f"{allowed:.0f} more processes and threads allowed, {TASKS_PER_WORKER} a worker"
+    because = f"half of {allowed:.0f} more processes and threads allowed, {TASKS_PER_WORKER} a worker"
     share = allowed / 2 / (facts.job.local_world_size or 1)
     return Limit(rule="num_workers.processes", value=_fits(share, TASKS_PER_WORKER), because=because)
 

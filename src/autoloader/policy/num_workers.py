@@ -57,7 +57,7 @@ def choose_num_workers(facts: HostFacts, traits: DatasetTraits, request: LoaderR
     fixed = fixed_choice("num_workers", request)
     if fixed is not None:
         return fixed
-    choice = _without_workers(facts, traits, context) or _by_limits(facts, traits, request, context)
+    choice = _without_workers(facts, traits, request, context) or _by_limits(facts, traits, request, context)
     needed_by = needs_workers(request)
     if choice.value == 0 and needed_by:
         because = f"you set {' and '.join(needed_by)}, which torch accepts with workers only"
@@ -65,20 +65,35 @@ def choose_num_workers(facts: HostFacts, traits: DatasetTraits, request: LoaderR
     return choice
 
 
-def _without_workers(facts: HostFacts, traits: DatasetTraits, context: Any) -> Choice[int] | None:
+def _without_workers(
+    facts: HostFacts, traits: DatasetTraits, request: LoaderRequest, context: Any
+) -> Choice[int] | None:
     """
     Return 0 where workers cannot start, would repeat data or have nothing to gain.
     """
     obstacle = find_obstacle(facts, context)
     if obstacle is not None:
         return _none(obstacle.rule, obstacle.because)
+    if method_name(context) != "fork" and "multiprocessing_context" not in request.fixed:
+        method = method_name(context) or "another start method than fork"
+        return _none("not-forked", f"that {method} can load the dataset in a worker is not checked yet")
     if traits.batches_per_epoch == 0:
         return _none("no-batches", "the dataset has no batches")
     if traits.is_in_memory:
         return _none("in-memory", "samples are slices of what is in memory already")
-    if traits.style == "iterable" and not traits.is_worker_aware and traits.num_shards is None:
+    if traits.open_handle is not None:
+        because = f"dataset.{traits.open_handle} is open, and forked workers would share its position"
+        return _none("open-handle", because)
+    if repeats_in_workers(traits):
         return _none("iterable-not-sharded", "each worker would yield the whole dataset again")
     return None
+
+
+def repeats_in_workers(traits: DatasetTraits) -> bool:
+    """
+    Return whether each worker would yield the whole of an iterable-style dataset.
+    """
+    return traits.style == "iterable" and not traits.is_worker_aware and traits.num_shards is None
 
 
 def _none(rule: str, because: str) -> Choice[int]:
@@ -106,7 +121,7 @@ def _prior(facts: HostFacts, traits: DatasetTraits) -> Limit:
         because = f"the data lies across a network, {cpus_text(facts)}"
         return _limit("network-latency", max(1, int(2 * cpus)), because)
     if not trains_on_accelerator(facts):
-        because = f"a quarter, as training without an accelerator needs the CPU: {cpus_text(facts)}"
+        because = f"a quarter, at least 1, as training without an accelerator needs the CPU: {cpus_text(facts)}"
         return _limit("no-accelerator", max(1, int(cpus / 4)), because)
     factor, rule = _workers_per_cpu(traits)
     if rule is None:
@@ -142,7 +157,7 @@ def _workers_per_cpu(traits: DatasetTraits) -> tuple[float, str | None]:
 def _dataset_limits(traits: DatasetTraits, request: LoaderRequest) -> Iterator[Limit]:
     batches, epochs = traits.batches_per_epoch, request.epochs
     if batches is not None:
-        yield _limit("batches-per-epoch", ceil(batches / 2), f"{batches} batches an epoch")
+        yield _limit("batches-per-epoch", ceil(batches / 2), f"half of {batches} batches an epoch")
     if batches is not None and epochs is not None and batches * epochs < FEW_ITERATIONS:
         yield _limit("few-iterations", 1, f"{batches * epochs} batches in all")
     if traits.num_shards is not None:

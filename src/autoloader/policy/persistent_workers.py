@@ -10,15 +10,17 @@ from .num_workers import FEW_ITERATIONS
 NAME = "persistent_workers"
 
 
-def choose_persistent_workers(traits: DatasetTraits, request: LoaderRequest, num_workers: int) -> Choice[bool]:
+def choose_persistent_workers(traits: DatasetTraits, request: LoaderRequest, num_workers: Choice[int]) -> Choice[bool]:
     """
     Choose to keep workers wherever more than one epoch is expected, which is so unless *epochs* says otherwise.
     """
     fixed = fixed_choice(NAME, request)
     if fixed is not None:
         return fixed
-    if not num_workers:
+    if not num_workers.value:
         return Choice(value=False, rule=f"{NAME}.no-workers", because="there are no workers")
+    if num_workers.rule == "num_workers.fixed":
+        return torchs_own()
     batches, epochs = traits.batches_per_epoch, request.epochs
     if epochs == 1:
         return Choice(value=False, rule=f"{NAME}.one-epoch", because="you expect one epoch")
@@ -28,15 +30,12 @@ def choose_persistent_workers(traits: DatasetTraits, request: LoaderRequest, num
     return Choice(value=True, rule=f"{NAME}.many-epochs", because=expected)
 
 
-def without_new_streams(persistent: Choice[bool], num_workers: Choice[int]) -> Choice[bool]:
+def torchs_own() -> Choice[bool]:
     """
-    Return the choice for workers whose random streams cannot be begun anew from outside.
+    Return torch's default, for a number of workers that the user set.
 
-    Where the user set the number of workers, each epoch has the random streams that torch's DataLoader would give
-    it. Workers that stay are seeded anew for it, but not behind the back of a ``worker_init_fn``, which may seed by
-    itself, and not for iterable-style data, whose requests carry nothing.
+    Each epoch has then what torch's DataLoader would give it: workers with new random streams, and with a new copy of
+    the dataset and of whatever it holds or counts.
     """
-    if not persistent.value or persistent.rule == f"{NAME}.fixed" or num_workers.rule != "num_workers.fixed":
-        return persistent
-    because = "you set num_workers, so each epoch's workers draw what torch's would"
-    return Choice(value=False, rule=f"{NAME}.torch-streams", because=because)
+    because = "you set num_workers, and torch starts new workers for each epoch"
+    return Choice(value=False, rule=f"{NAME}.torchs-own", because=because)

@@ -15,8 +15,8 @@ from .backend import choose_backend, find_obstacle
 from .fixed import fixed_choice
 from .limits import size_text
 from .multiprocessing_context import choose_multiprocessing_context
-from .num_workers import choose_num_workers
-from .persistent_workers import choose_persistent_workers, without_new_streams
+from .num_workers import choose_num_workers, repeats_in_workers
+from .persistent_workers import choose_persistent_workers, torchs_own
 from .pin_memory import choose_pin_memory
 from .prefetch_factor import choose_prefetch_factor, crosses_network
 
@@ -44,7 +44,7 @@ def recommend(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest) -
     choices: dict[str, Choice[Any]] = {
         "num_workers": workers,
         "prefetch_factor": choose_prefetch_factor(facts, traits, request, workers.value),
-        "persistent_workers": choose_persistent_workers(traits, request, workers.value),
+        "persistent_workers": choose_persistent_workers(traits, request, workers),
         "pin_memory": choose_pin_memory(facts, request),
         "multiprocessing_context": context_shown,
         "backend": choose_backend(facts, workers.value, context.value),
@@ -53,24 +53,37 @@ def recommend(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest) -
         given = fixed_choice(name, request)
         if given is not None:
             choices[name] = given
-    return Plan(choices=choices, notes=tuple(_notes(facts, traits, choices, context.value)))
+    plan = Plan(choices=choices, notes=tuple(_notes(facts, traits, choices, context.value)))
+    return with_repetition_note(plan, traits)
 
 
-def revise(plan: Plan, facts: HostFacts, *, is_iterable: bool, has_worker_init_fn: bool) -> Plan:
+def with_repetition_note(plan: Plan, traits: DatasetTraits) -> Plan:
+    """
+    Return *plan* with a note where several workers would each yield the whole dataset, whoever set their number.
+    """
+    workers = plan.value("num_workers")
+    if not repeats_in_workers(traits) or workers < 2:
+        return plan
+    return replace(plan, notes=(*plan.notes, _note("dataset.iterable-repeated", workers=workers)))
+
+
+def revise(plan: Plan, facts: HostFacts) -> Plan:
     """
     Return *plan* with the choices made anew that depend on what can change after a loader was made.
 
     Args:
-        plan: What was chosen.
+        plan: What was chosen, and what the user set since.
         facts: The host and this process, as they are now.
-        is_iterable: Whether the dataset is iterable-style.
-        has_worker_init_fn: Whether the user gives workers a function of their own to start with.
     """
-    context = plan.value("multiprocessing_context") or facts.start_methods.in_force or facts.start_methods.default
-    choices = {**plan.choices, "backend": choose_backend(facts, plan.value("num_workers"), context)}
-    persistent = plan.choices["persistent_workers"]
-    if is_iterable or has_worker_init_fn:
-        choices["persistent_workers"] = without_new_streams(persistent, plan.choices["num_workers"])
+    choices = dict(plan.choices)
+    in_force, context = facts.start_methods.in_force, choices["multiprocessing_context"]
+    if context.rule == "multiprocessing_context.process-default" and in_force is not None:
+        choices["multiprocessing_context"] = choose_multiprocessing_context(facts, LoaderRequest())
+    method = choices["multiprocessing_context"].value or in_force or facts.start_methods.default
+    choices["backend"] = choose_backend(facts, plan.value("num_workers"), method)
+    persistent = choices["persistent_workers"]
+    if choices["num_workers"].rule == "num_workers.fixed" and persistent.rule == "persistent_workers.many-epochs":
+        choices["persistent_workers"] = torchs_own()
     return plan if choices == plan.choices else replace(plan, choices=choices)
 
 
@@ -88,6 +101,10 @@ def _notes(facts: HostFacts, traits: DatasetTraits, choices: Mapping[str, Choice
         yield _note("host.cpu-quota", quota=quota, logical=facts.cpu.logical)
     if "num_workers.iterable-not-sharded" in rules:
         yield _note("dataset.iterable-not-sharded")
+    if traits.open_handle is not None and (choices["num_workers"].value or "num_workers.open-handle" in rules):
+        yield _note("dataset.open-handle", name=traits.open_handle)
+    if "num_workers.no-batches" in rules:
+        yield _note("dataset.empty")
     obstacle = find_obstacle(facts, context)
     is_inline_for_it = bool(rules & {"num_workers.reimports-main", "backend.reimports-main"})
     if obstacle is not None and obstacle.note is not None and is_inline_for_it and not traits.is_in_memory:

@@ -2,7 +2,7 @@
 What is known of this dataset.
 """
 
-from .fingerprint import fingerprint
+from .fingerprint import Fingerprint
 from .inspect import inspect_dataset
 
-__all__ = ["fingerprint", "inspect_dataset"]
+__all__ = ["Fingerprint", "inspect_dataset"]

@@ -4,6 +4,7 @@ A number that changes when the user changes a dataset between epochs.
 
 import random
 import sys
+import weakref
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -12,12 +13,12 @@ from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 _MOST_OBJECTS = 10_000
-_MOST_DEPTH = 6
+_MOST_DEPTH = 12
 """
-A dataset in two wrappers, the transforms of its transform, and their attributes; a look stays well under a second.
+Wrappers in wrappers around a dataset, transforms in transforms, and their attributes.
 """
 
-_MOST_ELEMENTS = 64
+_MOST_ELEMENTS = 1000
 """
 Larger containers are data rather than settings; they count by the identity of their elements.
 """
@@ -41,24 +42,38 @@ Modules whose objects count by identity: a lock that is held is no change.
 """
 
 
-def fingerprint(*values: Any) -> int:
+class Fingerprint:
     """
-    Return a number that is equal as long as nothing of *values* was changed that this bounded look can see.
+    One look at some values, to be compared with a later one.
 
-    It compares numbers, text and small containers by value, attributes of objects some levels down, the elements of
-    large containers by identity, and arrays by identity, shape and a checksum of the first MiB of the first ones. A
-    generator of random numbers, a file or a lock counts by identity: using one is no change.
+    It sees numbers, text and small containers by value, attributes of objects some levels down, the elements of large
+    containers by identity, and arrays by identity, shape and a checksum of the first MiB of the first ones. A generator
+    of random numbers, a file or a lock counts by identity: using one is no change.
+
+    What counted by identity is held, so that nothing else can take its place in memory; arrays are held weakly.
     """
-    walk = _Walk()
-    return hash(tuple(walk.token(value, 0) for value in values))
+
+    def __init__(self, *values: Any) -> None:
+        walk = _Walk()
+        self.token = hash(tuple(walk.token(value, 0) for value in values))
+        self.held = walk.held
+        self.arrays = walk.arrays
+
+    def differs_from(self, earlier: "Fingerprint") -> bool:
+        """
+        Return whether something was changed since *earlier* that this bounded look can see.
+        """
+        return self.token != earlier.token or any(array() is None for array in earlier.arrays)
 
 
 class _Walk:
     """
-    One look at some values, which visits each object once.
+    A walk over values, which visits each object once.
     """
 
     def __init__(self) -> None:
+        self.held: list[Any] = []
+        self.arrays: list[weakref.ref[Any]] = []
         self._seen: set[int] = set()
         self._identities_left = _MOST_IDENTITIES
         self._blocks_left = _MOST_BLOCKS
@@ -74,14 +89,16 @@ class _Walk:
             return id(value)
         self._seen.add(id(value))
         try:
+            if _is_array(type(value)):
+                self.arrays.append(weakref.ref(value))
+                return id(value), *self._array_token(value)
+            self.held.append(value)
             return self._object_token(value, depth)
         except Exception:  # noqa: BLE001 (a class of the user's may raise anything, and so do torch's inference tensors)
             return id(value)
 
     def _object_token(self, value: Any, depth: int) -> Any:
         kind = type(value)
-        if _is_array(kind):
-            return id(value), *self._array_token(value)
         if issubclass(kind, (list, tuple, set, frozenset)):
             return id(kind), len(value), self._elements(value, depth)
         if issubclass(kind, dict):
@@ -96,7 +113,7 @@ class _Walk:
 
     def _array_token(self, array: Any) -> tuple[Any, ...]:
         """
-        Return shape, and what changes when the array is written to: torch's own count of writes, or a checksum.
+        Return shape, and what changes when the array is written to: torch's own count of writes, and a checksum.
         """
         shape = tuple(array.shape)
         if hasattr(type(array), "_version"):
@@ -109,12 +126,16 @@ class _Walk:
 
     def _elements(self, values: Any, depth: int) -> Any:
         if len(values) > _MOST_ELEMENTS:
-            return hash(tuple(map(id, self._some(values))))
+            some = list(self._some(values))
+            self.held.append(some)
+            return hash(tuple(map(id, some)))
         return tuple(self.token(value, depth + 1) for value in islice(values, _MOST_ELEMENTS))
 
     def _items(self, items: Mapping[Any, Any], depth: int) -> Any:
         if len(items) > _MOST_ELEMENTS:
-            return hash(tuple((id(key), id(value)) for key, value in self._some(items.items())))
+            some = list(self._some(items.items()))
+            self.held.append(some)
+            return hash(tuple((id(key), id(value)) for key, value in some))
         few = islice(items.items(), _MOST_ELEMENTS)
         return tuple((self.token(key, depth + 1), self.token(value, depth + 1)) for key, value in few)
 
@@ -138,7 +159,8 @@ def _scalar_token(value: Any) -> Any:
         return kind, f"{value:x}"
     if kind is float:
         return kind, value.hex()
-    return (kind, repr(value)) if kind is complex else None
+    is_number = kind is complex or issubclass(kind, getattr(sys.modules.get("numpy"), "generic", ()))
+    return (kind, repr(value)) if is_number else None
 
 
 def _attributes(value: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 Looks at a dataset from outside: no sample is fetched and no iterator is made.
 """
 
+import io
 import os
 import re
 import sys
@@ -23,6 +24,23 @@ _PATH_NAMES = re.compile(r"root|path|dir|folder|file|url|sample|image|img|data",
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 """
 A scheme has at least two letters: ``C://`` is a drive.
+"""
+
+_HANDLES = frozenset(
+    {
+        *("h5py.File", "h5py.Group", "h5py.Dataset", "lmdb.Environment", "builtins.Environment", "sqlite3.Connection"),
+        *(
+            "zipfile.ZipFile",
+            "tarfile.TarFile",
+            "netCDF4.Dataset",
+            "tables.File",
+            "socket.socket",
+            "pysam.AlignmentFile",
+        ),
+    }
+)
+"""
+Classes that keep a file open, by their library and name; lmdb's own calls itself a builtin.
 """
 
 _CONTAINERS = (list, tuple, range, bytes, bytearray)
@@ -55,6 +73,7 @@ def inspect_dataset(
         is_worker_aware=is_iterable and _is_worker_aware(dataset),
         path=path,
         is_remote=is_remote,
+        open_handle=_open_handle(dataset),
         sample_kind=None if path is None else _KINDS.get(path.rpartition(".")[2].lower()),
         sample_bytes=_sample_bytes(dataset),
     )
@@ -259,6 +278,31 @@ def _first_path(value: Any) -> str | None:
     text = _path_text(value)
     looks_like_one = text is not None and len(text) < 4096 and re.search(r"[/\\]|\.\w{2,5}$", text)
     return text if text is not None and looks_like_one and "\n" not in text else None
+
+
+def _open_handle(dataset: Any) -> str | None:
+    """
+    Return the name of the first attribute that is open on a file, in a dataset or in the first ones that it wraps.
+    """
+    waiting = [dataset]
+    for _ in range(_MOST_DEPTH):
+        attributes = [item for part in waiting for item in _attributes(part).items()]
+        name = next((name for name, value in attributes if _is_open_handle(value)), None)
+        if name is not None:
+            return name
+        waiting = [inner for part in waiting for inner in _wrapped(part)][:_MOST_PARTS]
+    return None
+
+
+def _is_open_handle(value: Any) -> bool:
+    """
+    Return whether *value* is an open file, or of a class by which libraries keep one open.
+    """
+    kind = type(value)
+    if issubclass(kind, (io.FileIO, io.BufferedReader, io.BufferedRandom, io.BufferedWriter, io.TextIOWrapper)):
+        return True
+    names = {f"{each.__module__.partition('.')[0]}.{each.__name__}" for each in kind.__mro__}
+    return not names.isdisjoint(_HANDLES)
 
 
 def _path_text(value: Any) -> str | None:
