@@ -2,6 +2,7 @@
 The private plain DataLoader that does the work behind an AutoLoader.
 """
 
+import logging
 import os
 import weakref
 from collections.abc import Iterable, Mapping
@@ -13,6 +14,8 @@ from torch.utils.data import DataLoader
 from .delivery import Collate
 from .issue import IN_WORKER, Arrival, IssuedIndices
 from .processes import WorkerGroup, recording_context
+
+logger = logging.getLogger("autoloader")
 
 
 class _PlainLoader(DataLoader[Any]):
@@ -129,6 +132,9 @@ class InnerLoader:
         try:
             if shut_down is not None:
                 shut_down()
+        except RuntimeError as error:
+            # Torch's SIGCHLD handler speaks up wherever the training process is: a worker has died that we end anyhow.
+            logger.debug("while workers were ended: %s", error)
         finally:
             self.group.end()
 
