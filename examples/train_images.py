@@ -34,6 +34,8 @@ class ImageFolder(Dataset):
 
 def main(folder: Path) -> None:
     dataset = ImageFolder(folder)
+    if not len(dataset):
+        sys.exit(f"no */*.jpg in {folder}")
     device = "cuda" if torch.cuda.is_available() else "cpu"
     network = nn.Sequential(
         *(nn.Conv2d(3, 16, 3, stride=2), nn.ReLU(), nn.Conv2d(16, 32, 3, stride=2), nn.ReLU()),
@@ -55,4 +57,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]) if len(sys.argv) == 2 else sys.exit(__doc__))

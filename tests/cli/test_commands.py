@@ -200,6 +200,52 @@ def test_plan_with_a_bad_count_is_one_error(target: Path, capsys: pytest.Capture
 
 
 @pytest.mark.torch
+def test_plan_with_a_bad_batch_size_is_one_error(target: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    A batch has at least one sample.
+    """
+    assert main(["plan", f"{target}:factory", "--batch-size", "0"]) == 2
+    assert capsys.readouterr().err.startswith("error: batch_size=0 is too small: ")
+
+
+@pytest.mark.torch
+def test_plan_as_json_is_not_disturbed_by_what_the_target_prints(
+    target: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """
+    The target's own output goes to stderr, so that stdout stays one document; --debug may stand before the command.
+    """
+    target.write_text(target.read_text() + "\nprint('loading')\n")
+    assert main(["--debug", "plan", f"{target}:factory", "--json"]) == 0
+    output = capsys.readouterr()
+    assert (json.loads(output.out)["schema"], output.err) == (1, "loading\n")
+
+
+@pytest.mark.torch
+def test_plan_of_a_script_that_exits_is_one_error(target: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    A file that parses arguments or ends the interpreter at its top is named, and nothing ends here.
+    """
+    target.write_text("raise SystemExit(3)")
+    assert main(["plan", f"{target}:factory"]) == 2
+    assert f"TARGET='{target}:factory' failed: it raised SystemExit: 3." in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_output_that_cannot_be_written_is_one_error() -> None:
+    """
+    A full disk is named, without a traceback.
+    """
+    command = [sys.executable, "-m", "autoloader", "probe"]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (
+        1,
+        "error: [Errno 28] No space left on device. Free some space, or write somewhere else.\n",
+    )
+
+
+@pytest.mark.torch
 def test_plan_that_explains_an_unknown_argument_is_one_error(target: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """
     The error names the arguments that a plan decides.
@@ -236,5 +282,6 @@ def test_demo_shows_three_rates_and_the_plan() -> None:
     assert lines[0] == "200 JPEG files, batches of 32, 8 epochs, start-up included:"
     assert [line[:19].strip() for line in lines[1:4]] == ["torch's defaults", "num_workers=4", "auto_loader"]
     assert all(float(line[19:].split()[0]) > 0 for line in lines[1:4])
-    assert lines[5] == "What auto_loader chose here, and why:"
-    assert any(line.startswith("num_workers=") and line.endswith("]") for line in lines[6:])
+    assert sum(line.endswith("images/s (fastest)") for line in lines[1:4]) == 1
+    assert lines[6] == "What auto_loader chose here, and why:"
+    assert any(line.startswith("num_workers=") and line.endswith("]") for line in lines[7:])
