@@ -77,7 +77,7 @@ def revise(plan: Plan, facts: HostFacts) -> Plan:
     """
     choices = dict(plan.choices)
     in_force, context = facts.start_methods.in_force, choices["multiprocessing_context"]
-    if context.rule == "multiprocessing_context.process-default" and in_force is not None:
+    if context.rule == "multiprocessing_context.process-default" and in_force not in {None, context.value}:
         choices["multiprocessing_context"] = choose_multiprocessing_context(facts, LoaderRequest())
     method = choices["multiprocessing_context"].value or in_force or facts.start_methods.default
     choices["backend"] = choose_backend(facts, plan.value("num_workers"), method)

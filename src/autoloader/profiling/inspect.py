@@ -6,7 +6,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from itertools import islice
 from types import CodeType, FunctionType
 from typing import Any
@@ -108,6 +108,19 @@ def _is_in_memory(dataset: Any) -> bool:
     """
     Return whether a sample is nothing but a slice of something in memory.
     """
+
+    def is_plain(part: Any) -> bool:
+        return type(part) in _CONTAINERS or _is_array(part) or _fetches_like(part, "TensorDataset")
+
+    return _holds_for_all(
+        dataset, is_plain, lambda part: _wrapped(part) if _fetches_like(part, "Subset", "ConcatDataset") else []
+    )
+
+
+def _holds_for_all(dataset: Any, holds: Callable[[Any], bool], parts_of: Callable[[Any], Iterable[Any]]) -> bool:
+    """
+    Return whether something holds for a dataset, or else for every one of the datasets that it is made of.
+    """
     waiting, seen, found = [dataset], set[int](), False
     while waiting:
         part = waiting.pop()
@@ -116,13 +129,13 @@ def _is_in_memory(dataset: Any) -> bool:
         seen.add(id(part))
         if len(seen) > _MOST_PARTS:
             return False
-        if type(part) in _CONTAINERS or _is_array(part) or _fetches_like(part, "TensorDataset"):
+        if holds(part):
             found = True
             continue
-        inner = _wrapped(part) if _fetches_like(part, "Subset", "ConcatDataset") else []
-        if not inner:
+        parts = list(parts_of(part))
+        if not parts:
             return False
-        waiting += inner
+        waiting += parts
     return found
 
 
@@ -195,22 +208,7 @@ def _is_worker_aware(dataset: Any) -> bool:
     """
     Return whether the code of the dataset's class names get_worker_info, or that of all iterable datasets in it.
     """
-    waiting, seen, found = [dataset], set[int](), False
-    while waiting:
-        part = waiting.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        if len(seen) > _MOST_PARTS:
-            return False
-        if _class_names(type(part), "get_worker_info"):
-            found = True
-            continue
-        inner = list(_iterable_datasets_in(part))
-        if not inner:
-            return False
-        waiting += inner
-    return found
+    return _holds_for_all(dataset, lambda part: _class_names(type(part), "get_worker_info"), _iterable_datasets_in)
 
 
 def _class_names(kind: type, name: str) -> bool:
