@@ -125,6 +125,19 @@ def test_batches_of_a_sampler_that_draws_early_equal_torch(num_workers: int) -> 
     assert got == expected
 
 
+def test_order_with_workers_that_stay_equals_torch_for_a_sampler_that_draws_early() -> None:
+    """
+    Kept workers draw from the global generator what starting new ones would: three epochs of the same order.
+    """
+    arguments = {"sampler": EagerSampler(), "batch_size": 3}
+    seed()
+    expected = epochs_of(DataLoader(datasets.Numbers(), num_workers=2, **arguments), 3)
+    seed()
+    with auto_loader(datasets.Numbers(), **arguments) as loader:
+        assert (loader.num_workers, loader.plan.value("persistent_workers")) == (2, True)
+        assert epochs_of(loader, 3) == expected
+
+
 @pytest.mark.parametrize("kind", [datasets.Stream, datasets.SharedStream])
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_iterable_batches_with_given_num_workers_equal_torch(kind: type, num_workers: int) -> None:
