@@ -117,19 +117,21 @@ class EagerSampler:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_batches_of_a_sampler_that_draws_early_equal_torch(num_workers: int) -> None:
+@pytest.mark.parametrize("batch_size", [3, None])
+def test_batches_of_a_sampler_that_draws_early_equal_torch(num_workers: int, batch_size: int | None) -> None:
     """
     A sampler is asked for its iterator as often, and at the same moments, as by torch.
     """
-    expected, got = both(datasets.Draws(), sampler=EagerSampler(), batch_size=3, num_workers=num_workers)
+    expected, got = both(datasets.Draws(), sampler=EagerSampler(), batch_size=batch_size, num_workers=num_workers)
     assert got == expected
 
 
-def test_order_with_workers_that_stay_equals_torch_for_a_sampler_that_draws_early() -> None:
+@pytest.mark.parametrize("batch_size", [3, None])
+def test_order_with_workers_that_stay_equals_torch_for_a_sampler_that_draws_early(batch_size: int | None) -> None:
     """
     Kept workers draw from the global generator what starting new ones would: three epochs of the same order.
     """
-    arguments = {"sampler": EagerSampler(), "batch_size": 3}
+    arguments: dict[str, Any] = {"sampler": EagerSampler(), "batch_size": batch_size}
     seed()
     expected = epochs_of(DataLoader(datasets.Numbers(), num_workers=2, **arguments), 3)
     seed()
