@@ -4,8 +4,9 @@ Datasets for the loader's tests, in a module that a spawned worker can import.
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -47,6 +48,15 @@ class Pids(Numbers):
         return os.getpid()
 
 
+class Masks(Numbers):
+    """
+    Sample *i* is the set of CPUs that the process which fetched it may use.
+    """
+
+    def __getitem__(self, index: int) -> set[int]:
+        return os.sched_getaffinity(0)
+
+
 class Failing(Numbers):
     """
     Raises at one index.
@@ -60,6 +70,37 @@ class Failing(Numbers):
         if index == self.at:
             raise KeyError(f"no sample {index}")
         return super().__getitem__(index)
+
+
+class Asks(Numbers):
+    """
+    The samples of another dataset, each after a question that may not be answered in every thread.
+    """
+
+    def __init__(self, dataset: Numbers, question: Callable[[], object]) -> None:
+        super().__init__(len(dataset))
+        self.dataset = dataset
+        self.question = question
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.question()
+        return self.dataset[index]
+
+
+class FromFile(Dataset):
+    """
+    Sample *i* is byte *i* of an open file.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> int:
+        self.file.seek(index)
+        return self.file.read(1)[0]
 
 
 class Unsized:

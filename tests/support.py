@@ -3,10 +3,10 @@ A host that exists only as answers, for tests that must give the same on every m
 """
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from autoloader.probe.host_io import DiskSpace, MainModule, StartMethods
+from autoloader.probe.host_io import DiskSpace, MainModule, PythonThread, StartMethods
 
 
 @dataclass
@@ -22,6 +22,7 @@ class FakeHost:
     platform: str = "linux"
     spaces: dict[str, DiskSpace] = field(default_factory=dict)
     mask: tuple[int, ...] | None = None
+    mask_at_import: tuple[int, ...] | None = None
     cpus: int | None = None
     resource_limits: dict[str, tuple[float, float]] = field(default_factory=dict)
     release: str = "6.1.0"
@@ -29,7 +30,11 @@ class FakeHost:
     own_cpu_count: int | None = None
     methods: StartMethods | None = StartMethods(("fork", "spawn", "forkserver"), "fork", None)
     main: MainModule = MainModule(None, None)
-    threads: int | None = 0
+    threads: tuple[PythonThread, ...] = ()
+    modules: tuple[str, ...] = ()
+    program: str | None = "/usr/bin/python3"
+    frozen: bool = False
+    semaphores: bool = True
     daemonic: bool = False
     dataloader_worker: bool = False
     accelerator_initialised: bool = False
@@ -63,6 +68,9 @@ class FakeHost:
     def affinity(self) -> tuple[int, ...] | None:
         return self.mask
 
+    def affinity_at_import(self) -> tuple[int, ...] | None:
+        return self.mask_at_import
+
     def cpu_count(self) -> int | None:
         return self.cpus
 
@@ -90,8 +98,23 @@ class FakeHost:
     def main_module(self) -> MainModule:
         return self.main
 
-    def other_threads(self) -> int | None:
+    def other_threads(self) -> tuple[PythonThread, ...]:
         return self.threads
+
+    def pause(self) -> None:
+        pass
+
+    def loaded_modules(self, names: Iterable[str]) -> tuple[str, ...]:
+        return tuple(name for name in names if name in self.modules)
+
+    def interpreter(self) -> str | None:
+        return self.program
+
+    def is_frozen(self) -> bool:
+        return self.frozen
+
+    def has_semaphores(self) -> bool:
+        return self.semaphores
 
     def is_daemonic(self) -> bool:
         return self.daemonic

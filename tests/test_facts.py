@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from autoloader import facts, plan, traits
-from autoloader.facts import SCHEMA, HostFacts, JobFacts, LimitFacts
+from autoloader.facts import SCHEMA, HostFacts, JobFacts, LimitFacts, ProcessFacts
 from autoloader.records import field_names, from_json, is_record, to_json
 
 
@@ -109,5 +109,6 @@ def test_facts_from_json_are_the_facts() -> None:
     host = HostFacts(
         limits=LimitFacts(open_files_soft=1024, pids_headroom=float("inf")),
         job=JobFacts(local_world_size=1, sources={"local_world_size": "no launcher's variable is set"}),
+        process=ProcessFacts(other_threads=("writer", "it's"), native_threads=3, fork_unsafe_modules=("jax",)),
     )
     assert from_json(HostFacts, json.loads(json.dumps(to_json(host)))) == host

@@ -9,9 +9,14 @@ from pathlib import Path
 import pytest
 
 import autoloader
-from autoloader.findings import CATALOGUE, describe
+from autoloader.findings import CATALOGUE, describe, describe_parts
 
 SOURCE = Path(autoloader.__file__).parent
+
+FILLING = {"describe", "describe_parts", "obstacle", "_note"}
+"""
+The functions that fill a finding's texts: their first argument is its id, the others are the evidence.
+"""
 
 
 def places(finding_id: str) -> set[str]:
@@ -44,7 +49,7 @@ def uses() -> list[tuple[str, str, set[str]]]:
     for path in sorted(SOURCE.rglob("*.py")):
         module = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(module):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in {"describe", "_note"}:
+            if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in FILLING:
                 first = node.args[0]
                 if isinstance(first, ast.Constant):
                     found.append((f"{path.name}:{node.lineno}", str(first.value), evidence_of(node, module)))
@@ -90,7 +95,19 @@ def test_finding_stands_under_its_area(finding_id: str) -> None:
     An id is an area and words, in lower case with hyphens.
     """
     area, _, words = finding_id.partition(".")
-    assert area in {"argument", "plan", "loader", "target", "torch", "demo", "host", "dataset", "process", "storage"}
+    assert area in {
+        "argument",
+        "check",
+        "plan",
+        "loader",
+        "target",
+        "torch",
+        "demo",
+        "host",
+        "dataset",
+        "process",
+        "storage",
+    }
     assert words.replace("-", "").isalpha()
     assert words.islower()
 
@@ -120,3 +137,23 @@ def test_describe_of_an_unknown_finding_is_a_mistake_of_ours() -> None:
     """
     with pytest.raises(KeyError):
         describe("no.such-finding")
+
+
+def test_describe_parts_are_the_halves_of_the_description() -> None:
+    """
+    The text and the fix one by one are what stands together in the description.
+    """
+    evidence = {"method": "spawn", "program": "/opt/{app}"}
+    text, fix = describe_parts("process.not-python", **evidence)
+    assert text == "spawn would start /opt/{app} for each worker, which is not a Python interpreter."
+    assert fix == "Call multiprocessing.set_executable() with the path of one, or pass num_workers=0."
+    assert describe("process.not-python", **evidence) == f"{text} {fix}"
+
+
+def test_describe_without_evidence_is_a_mistake_of_ours() -> None:
+    """
+    A place in a text that nobody fills never passes silently.
+    """
+    for fill in (describe, describe_parts):
+        with pytest.raises(KeyError):
+            fill("process.not-python", method="spawn")

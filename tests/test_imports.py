@@ -33,6 +33,8 @@ def test_probing_does_not_load_torch() -> None:
     The probe works where torch is not installed, and does not load it where it is.
     """
     heavy = {"torch", "subprocess", "ctypes", "psutil", "rich", "numpy", "platformdirs"}
+    if not sys.platform.startswith("linux"):
+        heavy -= loaded_after("import psutil")  # which tells the memory there
     assert loaded_after("import autoloader; autoloader.probe_host()").isdisjoint(heavy)
 
 

@@ -46,6 +46,19 @@ INLINE = Plan(
     }
 )
 
+INLINE_BACKEND = Choice(value="inline", rule="backend.daemonic", because="this process is daemonic")
+NEEDED = Choice(value=1, rule="num_workers.needed", because="you set prefetch_factor")
+KEPT = replace(
+    PLAN,
+    choices={
+        **PLAN.choices,
+        "backend": Choice(value="thread", rule="backend.daemonic", because="this process is daemonic"),
+    },
+)
+"""
+Six workers are wanted, and none may start.
+"""
+
 TEXT = """\
 num_workers=6                            8 usable CPUs (logical), less 2 for training [num_workers.cpu-count]
 prefetch_factor=2                        torch's default [prefetch_factor.default]
@@ -153,7 +166,28 @@ def test_plan_value_of_an_argument_is_its_choice(name: str, value: Any) -> None:
             },
             id="workers-added",
         ),
-        pytest.param(Plan(choices={}), {}, id="empty"),
+        pytest.param(KEPT, {"num_workers": 0, "pin_memory": False}, id="kept-from-workers"),
+        pytest.param(
+            replace(KEPT, choices={**KEPT.choices, "backend": INLINE_BACKEND}),
+            {"num_workers": 0, "pin_memory": False},
+            id="kept-from-workers-of-a-stream",
+        ),
+        pytest.param(
+            KEPT.with_fixed({"timeout": 5, "persistent_workers": False}),
+            {"num_workers": 0, "pin_memory": False, "timeout": 5},
+            id="kept-from-workers-but-with-the-user's",
+        ),
+        pytest.param(
+            KEPT.with_fixed({"num_workers": 2}),
+            {"num_workers": 2, "prefetch_factor": 2, "pin_memory": False},
+            id="the-user's-workers-are-never-kept",
+        ),
+        pytest.param(
+            replace(KEPT, choices={**KEPT.choices, "num_workers": NEEDED}),
+            {"num_workers": 1, "prefetch_factor": 2, "pin_memory": False},
+            id="needed-workers-are-never-kept",
+        ),
+        pytest.param(Plan(choices={}), {"num_workers": 0}, id="empty"),
     ],
 )
 def test_plan_as_kwargs_are_legal_together(plan: Plan, kwargs: dict[str, Any]) -> None:
@@ -161,6 +195,31 @@ def test_plan_as_kwargs_are_legal_together(plan: Plan, kwargs: dict[str, Any]) -
     What torch refuses without workers is left out then, unless the user gave it; the backend is no argument of torch's.
     """
     assert plan.as_kwargs() == kwargs
+
+
+@pytest.mark.parametrize(
+    ("plan", "is_kept"),
+    [
+        pytest.param(PLAN, False, id="workers"),
+        pytest.param(KEPT, True, id="workers-that-may-not-start"),
+        pytest.param(KEPT.with_fixed({"num_workers": 2}), False, id="the-user's-workers"),
+        pytest.param(PLAN.with_fixed({"num_workers": 2}), False, id="the-user's-workers-that-start"),
+        pytest.param(replace(KEPT, choices={**KEPT.choices, "num_workers": NEEDED}), False, id="needed-workers"),
+    ],
+)
+def test_plan_is_kept_from_workers_that_nobody_asked_for(plan: Plan, is_kept: bool) -> None:
+    """
+    Workers of ours give way where none may start; what the user asked for stays in the arguments.
+    """
+    assert plan.is_kept_from_workers is is_kept
+
+
+def test_plan_with_fixed_zero_where_workers_are_kept_is_the_plan_itself() -> None:
+    """
+    The 0 that such a plan shows as its argument is the plan's own value, not the user's.
+    """
+    assert KEPT.with_fixed({"num_workers": 0}) is KEPT
+    assert KEPT.with_fixed(KEPT.as_kwargs()) is KEPT
 
 
 def test_plan_with_fixed_gives_the_user_the_reason() -> None:

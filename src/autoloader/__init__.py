@@ -5,6 +5,7 @@ A PyTorch DataLoader whose settings fit this machine, this dataset and this trai
 from typing import TYPE_CHECKING, Any
 
 from .errors import AutoloaderError, AutoloaderWarning
+from .start import affinity as _affinity  # noqa: F401 (looks at the CPU mask before torch is loaded)
 
 if TYPE_CHECKING:
     from .loader import AutoLoader as AutoLoader

@@ -10,9 +10,11 @@ __all__ = [
     "AutoloaderWarning",
     "DemoMissingError",
     "LoaderClosedError",
+    "MissingMainGuardError",
     "PlanFileError",
     "TargetError",
     "TorchMissingError",
+    "WorkersCannotStartError",
 ]
 
 
@@ -61,6 +63,22 @@ class DemoMissingError(AutoloaderError, ImportError):
 class LoaderClosedError(AutoloaderError, RuntimeError):
     """
     Say that an iterator was asked for a batch after its loader was closed.
+    """
+
+    exit_code = 3
+
+
+class MissingMainGuardError(AutoloaderError, RuntimeError):
+    """
+    Say that workers would import the script again and start it all over, as it has no main guard.
+    """
+
+    exit_code = 3
+
+
+class WorkersCannotStartError(AutoloaderError, RuntimeError):
+    """
+    Say that no worker process can start here, to a caller who wants that to be an error.
     """
 
     exit_code = 3

@@ -77,7 +77,11 @@ class CpuFacts(NamedTuple):
     sockets: int | None = None
     """Processor packages."""
     affinity: tuple[int, ...] | None = None
-    """Numbers of the CPUs on which the scheduler may place this process."""
+    """Numbers of the CPUs on which the scheduler may place this process, before OpenMP bound its main thread."""
+    affinity_now: tuple[int, ...] | None = None
+    """The same at this moment; workers that start now inherit it."""
+    affinity_bound_by: str | None = None
+    """The variable by which OpenMP bound the main thread to fewer CPUs, or may have; ``None`` where none did."""
     cpuset: tuple[int, ...] | None = None
     """Numbers of the CPUs that the control groups leave to this process."""
     quota_cpus: float | None = None
@@ -230,8 +234,13 @@ class ProcessFacts(NamedTuple):
     The state of this process that decides how it may start others.
     """
 
-    other_threads: int | None = None
-    """Python threads besides the one that asks."""
+    other_threads: tuple[str, ...] | None = None
+    """Names of Python threads besides the one that asks; those that torch and multiprocessing feed queues with, and
+    tqdm's monitor, hold nothing that a worker waits for and are left out."""
+    native_threads: int | None = None
+    """Threads that libraries started beyond Python's and beyond what BLAS and OpenMP pools may have on so many CPUs."""
+    fork_unsafe_modules: tuple[str, ...] = ()
+    """Loaded modules whose documentation forbids to fork after they were used."""
     is_daemonic: bool | None = None
     """Whether multiprocessing made this process a daemon, which may have no children."""
     is_dataloader_worker: bool | None = None
@@ -242,6 +251,14 @@ class ProcessFacts(NamedTuple):
     """Whether the torch loaded here can use an accelerator at all; ``None`` while torch is not loaded."""
     reimported_main: str | None = None
     """The module or file that spawn and forkserver would import again in each child; ``None`` when there is none."""
+    is_main_missing: bool | None = None
+    """Whether *reimported_main* is a file that does not exist, as when Python reads a script from standard input."""
+    interpreter: str | None = None
+    """The program that spawn and forkserver start for a child; ``None`` where there is none to start."""
+    is_interpreter_python: bool | None = None
+    """Whether *interpreter* is a Python, rather than a frozen program or one that embeds Python."""
+    has_semaphores: bool | None = None
+    """Whether a semaphore can be made, which every queue between processes needs."""
     sources: Mapping[str, str] = {}
     """Where each known field was read."""
 

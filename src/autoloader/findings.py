@@ -39,10 +39,22 @@ CATALOGUE: dict[str, Finding] = {
             fix="Pass an int of {least} or more, or leave {name} out and autoloader chooses.",
         ),
         Finding(
+            id="argument.unknown-word",
+            title="An argument is given a word that it does not take",
+            text="{name}={value!r} is not known: the argument takes {known}.",
+            fix="Pass one of these, or leave {name} out.",
+        ),
+        Finding(
             id="argument.not-in-plan",
             title="A plan is asked about an argument that it does not decide",
             text="name={value!r} is not in this plan: it decides {known}.",
             fix="Ask for one of these.",
+        ),
+        Finding(
+            id="argument.no-such-path",
+            title="A path that is to be checked does not exist",
+            text="PATH={path!r} cannot be checked: there is no such file or folder.",
+            fix="Write the path of a Python file, or of a folder with Python files.",
         ),
         Finding(
             id="plan.not-a-plan",
@@ -99,6 +111,41 @@ CATALOGUE: dict[str, Finding] = {
             fix="Return the dataset itself, an object with __getitem__ and __len__ or an IterableDataset.",
         ),
         Finding(
+            id="check.unguarded-iteration",
+            title="A script starts workers outside its main guard",
+            text="{code!r} starts workers, and no main guard is around it: workers that start by spawn or forkserver "
+            "import this file, and would come to this line, too.",
+            fix="Put it into a function, and call that under 'if __name__ == \"__main__\":', or pass num_workers=0.",
+        ),
+        Finding(
+            id="check.loader-in-epoch-loop",
+            title="A loader is made anew in each epoch",
+            text="{code!r} makes the same loader in each round of the loop at line {line}: its workers end with the "
+            "round, and the next round waits for new ones.",
+            fix="Make it once, before the loop; with persistent_workers=True its workers stay between epochs.",
+        ),
+        Finding(
+            id="check.top-level-side-effect",
+            title="Each worker repeats what a script does outside its main guard",
+            text="{code!r} {effect} in each worker: workers that start by spawn or forkserver import this file, and "
+            "no main guard is around this line.",
+            fix="Put it into a function, and call that under 'if __name__ == \"__main__\":'.",
+        ),
+        Finding(
+            id="check.not-importable",
+            title="A loader is given something that workers cannot import",
+            text="{name!r} does not reach workers that start by spawn or forkserver: they import it by its name, and "
+            "{because}.",
+            fix="Define it at the top of a module, or pass multiprocessing_context='fork' where that is safe.",
+        ),
+        Finding(
+            id="check.pinned-blocking",
+            title="A pinned batch is copied to the device while the script waits",
+            text="{code!r} waits until the batch is copied: it lies in pinned memory, and only non_blocking=True makes "
+            "use of that.",
+            fix="Pass non_blocking=True, or leave pin_memory out.",
+        ),
+        Finding(
             id="torch.missing",
             title="torch cannot be imported",
             text="{what} needs torch, and torch cannot be imported: {reason}.",
@@ -117,12 +164,6 @@ CATALOGUE: dict[str, Finding] = {
             fix="Start the container with --shm-size=1g (Kubernetes: an emptyDir with medium: Memory at /dev/shm).",
         ),
         Finding(
-            id="host.shared-memory-read-only",
-            title="Worker processes cannot write to shared memory",
-            text="Shared memory cannot be used: this process may not write to {path}, through which batches travel.",
-            fix="Mount a writable tmpfs there (Docker: --tmpfs /dev/shm:size=1g).",
-        ),
-        Finding(
             id="host.open-files-low",
             title="Few files may be open",
             text="Few files may be open: the limit is {limit}, and each worker and each prefetched batch needs some.",
@@ -133,6 +174,12 @@ CATALOGUE: dict[str, Finding] = {
             title="A quota grants fewer CPUs than the host shows",
             text="A quota grants {quota} CPUs of the {logical} that the host shows.",
             fix="Start the container with more --cpus (Kubernetes: a higher cpu limit) if loading is too slow.",
+        ),
+        Finding(
+            id="host.openmp-binding",
+            title="OpenMP may have bound this process to few CPUs",
+            text="{variable} is set, and this process may use {cpus} CPUs only: all workers would share them.",
+            fix="Import autoloader before torch, which shows what OpenMP took away, or set OMP_PROC_BIND=false.",
         ),
         Finding(
             id="dataset.iterable-not-sharded",
@@ -165,16 +212,103 @@ CATALOGUE: dict[str, Finding] = {
             fix="Pass the dataset itself, an object with __getitem__ and __len__ or an IterableDataset.",
         ),
         Finding(
-            id="process.reimports-main",
-            title="Workers would import the main module again",
-            text="Workers started by {method} would import {main} again, so batches load in the training process.",
-            fix="Pass multiprocessing_context='fork' where that is safe.",
+            id="process.nested-worker",
+            title="A loader is used inside a worker of another one",
+            text="This process is itself a worker of a DataLoader.",
+            fix="Load in the training process what the worker loads here, or pass num_workers=0 to the inner loader.",
+        ),
+        Finding(
+            id="process.daemonic",
+            title="A loader is used in a daemonic process",
+            text="This process is daemonic, and Python lets it have no children.",
+            fix=(
+                "Iterate in a process that is not daemonic (multiprocessing.Process(daemon=False), "
+                "concurrent.futures), or pass num_workers=0."
+            ),
+        ),
+        Finding(
+            id="process.shared-memory-read-only",
+            title="Worker processes cannot write to shared memory",
+            text="This process may not write to {path}, through which batches travel.",
+            fix="Mount a writable tmpfs there (Docker: --tmpfs /dev/shm:size=1g), or pass num_workers=0.",
+        ),
+        Finding(
+            id="process.no-semaphores",
+            title="This system has no semaphores",
+            text="The system grants no semaphore, which every queue between processes needs.",
+            fix="Mount a writable tmpfs at /dev/shm, or pass num_workers=0.",
+        ),
+        Finding(
+            id="process.temp-dir-too-long",
+            title="The path of the temporary folder is too long for sockets",
+            text="The temporary folder {path} is {bytes} bytes long, and sockets between processes fit up to {most}.",
+            fix="Set TMPDIR to a shorter path before Python starts (export TMPDIR=/tmp), or pass num_workers=0.",
+        ),
+        Finding(
+            id="process.few-processes",
+            title="The limit of processes leaves no room for workers",
+            text=(
+                "num_workers={workers} needs about {needed} processes and threads, and the control group allows "
+                "{allowed} more."
+            ),
+            fix="Raise the limit (Docker: --pids-limit; Kubernetes: podPidsLimit), or pass fewer num_workers.",
+        ),
+        Finding(
+            id="process.not-python",
+            title="The program that would be started for a worker is not Python",
+            text="{method} would start {program} for each worker, which is not a Python interpreter.",
+            fix="Call multiprocessing.set_executable() with the path of one, or pass num_workers=0.",
+        ),
+        Finding(
+            id="process.main-missing",
+            title="The main module cannot be imported by a worker",
+            text="Each worker that {method} starts would import {main}, which does not exist.",
+            fix="Save the code as a file and run that, or pass num_workers=0.",
+        ),
+        Finding(
+            id="process.missing-main-guard",
+            title="The script has no main guard where it starts workers",
+            text=(
+                "Each worker that {method} starts imports {file} again, and line {line} of it, {code!r}, would "
+                "start workers there, too."
+            ),
+            fix="Write it like this:\n\n{fix}\n\nThen it runs in this process only.",
+        ),
+        Finding(
+            id="process.importing-main",
+            title="A worker that is starting iterates over a loader",
+            text=(
+                "This process is a worker that is importing {file}, whose line {line}, {code!r}, iterates over a "
+                "loader again."
+            ),
+            fix="Write it like this:\n\n{fix}\n\nThen it runs in this process only.",
+        ),
+        Finding(
+            id="process.unloadable",
+            title="A worker cannot load the dataset",
+            text="A worker that {method} starts cannot load {path}: {reason}.",
+            fix="{fix}.",
+        ),
+        Finding(
+            id="process.start-failed",
+            title="A worker process could not be started",
+            text="A worker process could not be started: {error}.",
+            fix="Free what is short, or pass num_workers=0.",
         ),
         Finding(
             id="process.workers-not-started",
-            title="The user's workers cannot start in this process",
-            text="{rule}: num_workers={workers} starts no process here, because {because}; batches load inline.",
-            fix="Pass num_workers=0 if that is fine, which also silences this warning.",
+            title="Batches load without worker processes",
+            text="{rule}: {what}, because {because}; batches load in the training process.",
+            fix="{fix} To silence this: warnings.filterwarnings('ignore', '{rule}').",
+        ),
+        Finding(
+            id="process.fork-unsafe",
+            title="Workers are forked from a process in which that is not safe",
+            text="backend.fork-unsafe: workers are forked, as you set it, but {because}; they may hang.",
+            fix=(
+                "Leave multiprocessing_context out and autoloader chooses. To silence this: "
+                "warnings.filterwarnings('ignore', 'backend.fork-unsafe')."
+            ),
         ),
         Finding(
             id="storage.network",
@@ -201,3 +335,11 @@ def describe(finding_id: str, **evidence: object) -> str:
     """
     finding = CATALOGUE[finding_id]
     return f"{finding.text} {finding.fix}".format(**evidence)
+
+
+def describe_parts(finding_id: str, **evidence: object) -> tuple[str, str]:
+    """
+    Return the text of a finding and its fix one by one, filled with *evidence*.
+    """
+    finding = CATALOGUE[finding_id]
+    return finding.text.format(**evidence), finding.fix.format(**evidence)

@@ -117,6 +117,14 @@ class Plan:
         """
         return self.choices[name].value if name in self.choices else None
 
+    @property
+    def is_kept_from_workers(self) -> bool:
+        """
+        Return whether workers are wanted, and not by the user, where none may start.
+        """
+        asked = self.choices["num_workers"].rule in {"num_workers.fixed", "num_workers.needed"}
+        return self.value("backend") != "process" and not asked
+
     def as_kwargs(self) -> dict[str, Any]:
         """
         Return the arguments for ``torch.utils.data.DataLoader``, legal together whatever was chosen.
@@ -126,12 +134,12 @@ class Plan:
         only when the user set it: what changes in the dataset between epochs does not reach the persistent workers of
         a plain DataLoader, and only an AutoLoader takes care of that.
         """
-        has_workers = bool(self.value("num_workers"))
-        kwargs = {}
+        has_workers = bool(self.value("num_workers")) and not self.is_kept_from_workers
+        kwargs = {} if has_workers else {"num_workers": 0}
         for name, choice in self.choices.items():
             is_users = choice.rule == f"{name}.fixed"
             is_allowed = is_users or (name != "persistent_workers" and (has_workers or name not in NEEDS_WORKERS))
-            if name != "backend" and choice.value is not None and is_allowed:
+            if name not in {"backend", *kwargs} and choice.value is not None and is_allowed:
                 kwargs[name] = choice.value
         return kwargs
 

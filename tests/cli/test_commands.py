@@ -228,7 +228,8 @@ def test_plan_of_a_script_that_exits_is_one_error(target: Path, capsys: pytest.C
     """
     target.write_text("raise SystemExit(3)")
     assert main(["plan", f"{target}:factory"]) == 2
-    assert f"TARGET='{target}:factory' failed: it raised SystemExit: 3." in capsys.readouterr().err
+    named = f"{target}:factory"
+    assert f"TARGET={named!r} failed: it raised SystemExit: 3." in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")

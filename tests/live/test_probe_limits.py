@@ -241,6 +241,7 @@ def test_shared_memory_that_is_read_only_is_seen() -> None:
     """
     before = in_new_mounts("mount -t tmpfs -o ro,size=8m tmpfs /dev/shm")
     assert probe_lines(*before)["shared memory"] == "8.0 MiB free of 8.0 MiB at /dev/shm, not writable"
+    assert probe_json(*before)["process"]["has_semaphores"] is False
 
 
 @NEEDS_ROOT

@@ -20,7 +20,7 @@ from autoloader.facts import (
     StartMethodFacts,
     SystemFacts,
 )
-from autoloader.loader import planning, warn
+from autoloader.loader import warn
 
 HOST = HostFacts(
     system=SystemFacts(platform="linux", wsl_version=0),
@@ -29,7 +29,7 @@ HOST = HostFacts(
     memory=MemoryFacts(headroom_bytes=float(16 << 30), bound_by="available_bytes"),
     shared_memory=SharedMemoryFacts(path="/dev/shm", free_bytes=8 << 30, is_writable=True),
     job=JobFacts(local_world_size=1),
-    process=ProcessFacts(other_threads=0, is_daemonic=False, is_dataloader_worker=False),
+    process=ProcessFacts(other_threads=(), is_daemonic=False, is_dataloader_worker=False),
 )
 
 
@@ -51,9 +51,9 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     Let loaders probe a known host.
     """
     known = Host()
-    monkeypatch.setattr(planning, "probe_host", lambda path=None: known.facts)
-    for module in (planning, sys.modules[AutoLoader.__module__]):
-        monkeypatch.setattr(module, "probe_process", lambda: known.facts)
+    module = sys.modules[AutoLoader.__module__]
+    monkeypatch.setattr(module, "probe_host", lambda path=None: known.facts)
+    monkeypatch.setattr(module, "probe_process", lambda: known.facts)
     monkeypatch.setattr(warn, "_said", set())
     return known
 

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, get_worker_info
 import datasets
 from autoloader import auto_loader
 from autoloader.engine import processes
-from autoloader.errors import AutoloaderWarning, LoaderClosedError
+from autoloader.errors import LoaderClosedError
 
 
 def children() -> int:
@@ -260,72 +260,6 @@ def test_worker_sees_the_users_dataset() -> None:
         assert all(bool(batch.all()) for batch in loader)
         assert isinstance(loader, DataLoader)
     assert get_worker_info() is None
-
-
-OBSTACLES = [
-    pytest.param({"is_daemonic": True}, "daemonic", "is daemonic and may not have children", id="daemonic"),
-    pytest.param({"is_dataloader_worker": True}, "nested-worker", "is itself a worker of a DataLoader", id="worker"),
-]
-
-
-@pytest.mark.parametrize(("process", "rule", "because"), OBSTACLES)
-def test_users_workers_that_cannot_start_are_one_warning(
-    host: Any, process: dict[str, bool], rule: str, because: str
-) -> None:
-    """
-    The batches come all the same, the user's number stands, and the reason is said once, at the user's line.
-    """
-    host.change("process", **process)
-    loader = auto_loader(datasets.Pids(), 4, num_workers=2, prefetch_factor=3)
-    with pytest.warns(AutoloaderWarning) as caught:
-        assert {int(pid) for batch in loader for pid in batch} == {os.getpid()}
-    assert len(list(loader)) == 10
-    assert (loader.num_workers, loader.plan.choices["backend"].rule) == (2, f"backend.{rule}")
-    text = (
-        f"backend.{rule}: num_workers=2 starts no process here, because this process {because}; batches load inline. "
-        "Pass num_workers=0 if that is fine, which also silences this warning."
-    )
-    assert [str(warning.message) for warning in caught] == [text]
-    assert caught[0].filename == __file__
-
-
-@pytest.mark.parametrize(("process", "rule", "because"), OBSTACLES)
-def test_our_workers_that_cannot_start_are_no_warning(
-    host: Any, process: dict[str, bool], rule: str, because: str
-) -> None:
-    """
-    Where the number is ours we choose none, and the plan says why.
-    """
-    host.change("process", **process)
-    loader = auto_loader(datasets.Pids(), 4)
-    assert {int(pid) for batch in loader for pid in batch} == {os.getpid()}
-    choice = loader.plan.choices["num_workers"]
-    assert (choice.value, choice.rule, choice.because) == (0, f"num_workers.{rule}", f"this process {because}")
-
-
-def test_warning_is_left_to_the_first_rank_of_a_node(host: Any) -> None:
-    """
-    Eight ranks say it once, not eight times.
-    """
-    host.change("process", is_daemonic=True)
-    host.change("job", local_rank=3)
-    assert len(list(auto_loader(datasets.Pids(), 4, num_workers=2))) == 10
-
-
-def test_start_method_that_imports_main_again_loads_inline(host: Any) -> None:
-    """
-    Nothing starts that would import the main module again; the plan has the reason and what to do.
-    """
-    host.change("start_methods", in_force="spawn")
-    host.change("process", reimported_main="/home/me/train.py")
-    with auto_loader(datasets.Pids(), 4) as loader:
-        assert {int(pid) for batch in loader for pid in batch} == {os.getpid()}
-        assert loader.plan.choices["num_workers"].rule == "num_workers.reimports-main"
-        text = (
-            "Workers started by spawn would import /home/me/train.py again, so batches load in the training process. "
-            "Pass multiprocessing_context='fork' where that is safe."
-        )
-        assert [note.text for note in loader.plan.notes] == [text]
 
 
 def test_state_of_the_process_is_looked_at_when_the_loader_is_iterated(host: Any) -> None:

@@ -2,8 +2,8 @@
 The situation from which the rows of the truth tables differ, and plans for what differs.
 
 The baseline: Linux with 64 CPUs, one CUDA device, NVMe, 256 GiB of memory, 64 GiB of shared memory and no limit on
-files or processes; a quiet process that forks; a map-style dataset of 100,000 samples in files, read in batches of 64
-for many epochs.
+files or processes; a quiet process that forks, of an ordinary Python; a map-style dataset of 100,000 samples in files,
+read in batches of 64 for many epochs.
 
 A row names what differs as ``record.field``: ``cpu.quota_cpus`` and the other groups of facts, ``traits.path``,
 ``request.epochs``, and ``fixed.num_workers`` for an argument of the user's.
@@ -39,16 +39,28 @@ FACTS = HostFacts(
     cpu=CpuFacts(logical=64, affinity=tuple(range(64)), cpuset=tuple(range(64)), quota_cpus=NO_LIMIT),
     memory=MemoryFacts(headroom_bytes=256 * GIB, bound_by="available_bytes"),
     shared_memory=SharedMemoryFacts(path="/dev/shm", size_bytes=64 * GIB, free_bytes=64 * GIB, is_writable=True),
-    limits=LimitFacts(open_files_soft=NO_LIMIT, open_files_now=16, processes_soft=NO_LIMIT, pids_headroom=NO_LIMIT),
+    limits=LimitFacts(
+        open_files_soft=NO_LIMIT,
+        open_files_now=16,
+        processes_soft=NO_LIMIT,
+        pids_headroom=NO_LIMIT,
+        temp_dir="/tmp",
+    ),
     storage=StorageFacts(path="/data/train", filesystem="ext4", kind="nvme"),
     accelerator=AcceleratorFacts(kind="cuda", devices=1),
     job=JobFacts(local_world_size=1),
     process=ProcessFacts(
-        other_threads=0,
+        other_threads=(),
+        native_threads=0,
+        fork_unsafe_modules=(),
         is_daemonic=False,
         is_dataloader_worker=False,
         is_accelerator_initialised=False,
         is_torch_built_for_accelerator=True,
+        is_main_missing=False,
+        interpreter="/usr/bin/python3",
+        is_interpreter_python=True,
+        has_semaphores=True,
     ),
 )
 TRAITS = DatasetTraits(style="map", samples=100_000, batches_per_epoch=1563, path="/data/train")
@@ -60,6 +72,14 @@ NETWORK = {"storage.kind": "network", "storage.filesystem": "nfs4"}
 HDD = {"storage.kind": "hdd"}
 SPAWN = {"start_methods.available": ("spawn",), "start_methods.default": "spawn"}
 FORKSERVER = {"start_methods.available": ("forkserver", "spawn", "fork"), "start_methods.default": "forkserver"}
+MACOS = {
+    "system.platform": "macos",
+    "start_methods.available": ("spawn", "fork", "forkserver"),
+    "start_methods.default": "spawn",
+}
+WINDOWS = {"system.platform": "windows", **SPAWN}
+ACCELERATOR_IN_USE = {"process.is_accelerator_initialised": True}
+THREADS = {"process.other_threads": ("Thread-1 (watch)",)}
 BATCHES_OF_64_MIB = {"traits.sample_bytes": MIB}
 
 

@@ -13,15 +13,24 @@ from policy.baseline import (
     GIB,
     HDD,
     ITERABLE,
+    MACOS,
     MIB,
     NETWORK,
     NO_ACCELERATOR,
     NO_LIMIT,
     SPAWN,
+    THREADS,
+    WINDOWS,
     cpus,
     decision,
     plan_for,
 )
+
+DAEMONIC = {"process.is_daemonic": True}
+LONG_TEMP_DIR = {"limits.temp_dir": "/" + "x" * 75}
+NOT_PYTHON = {"process.interpreter": "/opt/blender/blender", "process.is_interpreter_python": False}
+MAIN = {"process.reimported_main": "train.py"}
+MAIN_MISSING = {"process.reimported_main": "<stdin>", "process.is_main_missing": True}
 
 CPU_ROWS = [
     pytest.param({}, 16, "num_workers.unmeasured", id="baseline"),
@@ -178,7 +187,6 @@ RESOURCE_ROWS = [
     pytest.param({"memory.headroom_bytes": None}, 16, "num_workers.unmeasured", id="memory-unknown"),
     pytest.param({"shared_memory.free_bytes": 64 * MIB}, 0, "num_workers.shared-memory", id="docker's-64-mib-of-shm"),
     pytest.param({"shared_memory.free_bytes": 128 * MIB}, 16, "num_workers.unmeasured", id="128-mib-of-shm"),
-    pytest.param({"shared_memory.is_writable": False}, 0, "num_workers.shared-memory", id="shm-read-only"),
     pytest.param({"shared_memory.free_bytes": None}, 16, "num_workers.unmeasured", id="shm-unknown"),
     pytest.param(
         {"shared_memory.free_bytes": 1 * GIB, **BATCHES_OF_64_MIB}, 8, "num_workers.shared-memory", id="shm-holds-8"
@@ -228,7 +236,9 @@ RESOURCE_ROWS = [
     pytest.param(
         {"limits.pids_headroom": 80.0, "job.local_world_size": 2}, 5, "num_workers.processes", id="80-tasks-for-2-ranks"
     ),
-    pytest.param({"limits.pids_headroom": 0.0}, 0, "num_workers.processes", id="no-task-left"),
+    pytest.param({"limits.pids_headroom": 7.0}, 0, "num_workers.processes", id="7-tasks-in-the-control-group"),
+    pytest.param({"limits.pids_headroom": 8.0}, 1, "num_workers.processes", id="8-tasks-in-the-control-group"),
+    pytest.param({"limits.processes_soft": 0.0}, 0, "num_workers.processes", id="no-task-left-for-the-user"),
     pytest.param(
         {"limits.pids_headroom": None, "limits.processes_soft": None}, 16, "num_workers.unmeasured", id="tasks-unknown"
     ),
@@ -261,37 +271,69 @@ DATASET_ROWS = [
     ),
 ]
 
-PROCESS_ROWS = [
-    pytest.param({"process.is_daemonic": True}, 0, "num_workers.daemonic", id="daemonic"),
+OBSTACLE_ROWS = [
     pytest.param({"process.is_dataloader_worker": True}, 0, "num_workers.nested-worker", id="in-a-worker"),
+    pytest.param({"process.is_daemonic": True}, 0, "num_workers.daemonic", id="daemonic"),
     pytest.param(
-        {**SPAWN, "process.reimported_main": "train.py"}, 0, "num_workers.reimports-main", id="spawn-imports-main"
-    ),
-    pytest.param(
-        {**FORKSERVER, "process.other_threads": 1, "process.reimported_main": "train.py"},
+        {"process.is_daemonic": True, "process.is_dataloader_worker": True},
         0,
-        "num_workers.reimports-main",
-        id="forkserver-imports-main",
+        "num_workers.nested-worker",
+        id="a-worker-is-daemonic-too",
+    ),
+    pytest.param({"shared_memory.is_writable": False}, 0, "num_workers.shared-memory-read-only", id="shm-read-only"),
+    pytest.param({"shared_memory.is_writable": None}, 16, "num_workers.unmeasured", id="shm-may-be-writable"),
+    pytest.param({"process.has_semaphores": False}, 0, "num_workers.no-semaphores", id="no-semaphores"),
+    pytest.param({"process.has_semaphores": None}, 16, "num_workers.unmeasured", id="semaphores-unknown"),
+    pytest.param(LONG_TEMP_DIR, 0, "num_workers.temp-dir-too-long", id="temp-dir-of-76-bytes"),
+    pytest.param({"limits.temp_dir": "/" + "x" * 74}, 16, "num_workers.unmeasured", id="temp-dir-of-75-bytes"),
+    pytest.param({"limits.temp_dir": None}, 16, "num_workers.unmeasured", id="temp-dir-unknown"),
+    pytest.param({**LONG_TEMP_DIR, **WINDOWS}, 16, "num_workers.unmeasured", id="temp-dir-of-76-bytes-on-windows"),
+    pytest.param({"limits.pids_headroom": 0.0}, 0, "num_workers.few-processes", id="no-task-left"),
+    pytest.param({"limits.pids_headroom": 3.0}, 0, "num_workers.few-processes", id="3-tasks-in-the-control-group"),
+    pytest.param({**SPAWN, **NOT_PYTHON}, 0, "num_workers.not-python", id="spawn-of-an-application"),
+    pytest.param({**THREADS, **NOT_PYTHON}, 0, "num_workers.not-python", id="forkserver-of-an-application"),
+    pytest.param(NOT_PYTHON, 16, "num_workers.unmeasured", id="fork-of-an-application"),
+    pytest.param({**SPAWN, **MAIN_MISSING}, 0, "num_workers.main-missing", id="spawn-of-standard-input"),
+    pytest.param({**FORKSERVER, **THREADS, **MAIN_MISSING}, 0, "num_workers.main-missing", id="forkserver-of-stdin"),
+    pytest.param(MAIN_MISSING, 16, "num_workers.unmeasured", id="fork-of-standard-input"),
+]
+
+PROCESS_ROWS = [
+    pytest.param(SPAWN, 16, "num_workers.unmeasured", id="spawn"),
+    pytest.param({**SPAWN, **MAIN}, 16, "num_workers.unmeasured", id="spawn-imports-main"),
+    pytest.param({**FORKSERVER, **THREADS, **MAIN}, 16, "num_workers.unmeasured", id="forkserver-imports-main"),
+    pytest.param({**FORKSERVER, **MAIN}, 16, "num_workers.unmeasured", id="quiet-fork-imports-nothing"),
+    pytest.param(MAIN, 16, "num_workers.unmeasured", id="fork-imports-nothing"),
+    pytest.param(MACOS, 16, "num_workers.unmeasured", id="macos"),
+    pytest.param(
+        {**SPAWN, "memory.headroom_bytes": 1 * GIB}, 2, "num_workers.memory", id="1-gib-holds-2-spawned-by-default"
     ),
     pytest.param(
-        {**FORKSERVER, "process.reimported_main": "train.py"},
-        16,
-        "num_workers.unmeasured",
-        id="quiet-fork-imports-nothing",
+        {**THREADS, "memory.headroom_bytes": 1 * GIB}, 2, "num_workers.memory", id="1-gib-holds-2-beside-a-thread"
     ),
-    pytest.param({"process.reimported_main": "train.py"}, 16, "num_workers.unmeasured", id="fork-imports-nothing"),
-    pytest.param(SPAWN, 0, "num_workers.not-forked", id="spawn-without-main"),
     pytest.param({"traits.open_handle": "file"}, 0, "num_workers.open-handle", id="open-file"),
     pytest.param(
         {"fixed.multiprocessing_context": "spawn"}, 16, "num_workers.unmeasured", id="spawn-of-the-users-without-main"
     ),
 ]
 
+DATASET_FIRST_ROWS = [
+    pytest.param({"traits.batches_per_epoch": 0, **DAEMONIC}, 0, "num_workers.no-batches", id="empty-in-a-daemon"),
+    pytest.param({"traits.is_in_memory": True, **DAEMONIC}, 0, "num_workers.in-memory", id="in-memory-in-a-daemon"),
+    pytest.param({**ITERABLE, **DAEMONIC}, 0, "num_workers.iterable-not-sharded", id="iterable-in-a-daemon"),
+    pytest.param(
+        {**ITERABLE, **SPAWN, **MAIN_MISSING}, 0, "num_workers.iterable-not-sharded", id="iterable-of-standard-input"
+    ),
+    pytest.param({"traits.open_handle": "file", **DAEMONIC}, 0, "num_workers.daemonic", id="open-file-in-a-daemon"),
+]
+
 REQUEST_ROWS = [
     pytest.param({"fixed.num_workers": 0}, 0, "num_workers.fixed", id="fixed-0"),
     pytest.param({"fixed.num_workers": 200}, 200, "num_workers.fixed", id="fixed-200"),
     pytest.param({"fixed.num_workers": 4, **ITERABLE}, 4, "num_workers.fixed", id="fixed-for-an-iterable"),
-    pytest.param({"fixed.num_workers": 4, "process.is_daemonic": True}, 4, "num_workers.fixed", id="fixed-in-a-daemon"),
+    pytest.param({"fixed.num_workers": 4, **DAEMONIC}, 4, "num_workers.fixed", id="fixed-in-a-daemon"),
+    pytest.param({"fixed.num_workers": 4, **SPAWN, **MAIN_MISSING}, 4, "num_workers.fixed", id="fixed-for-stdin"),
+    pytest.param({"fixed.prefetch_factor": 2, **DAEMONIC}, 1, "num_workers.needed", id="needed-in-a-daemon"),
     pytest.param(
         {"traits.is_in_memory": True, "fixed.prefetch_factor": 2}, 1, "num_workers.needed", id="needed-to-prefetch"
     ),
@@ -320,7 +362,10 @@ REQUEST_ROWS = [
 
 @pytest.mark.parametrize(
     ("changes", "value", "rule"),
-    [*CPU_ROWS, *RANK_ROWS, *PRIOR_ROWS, *STORAGE_ROWS, *RESOURCE_ROWS, *DATASET_ROWS, *PROCESS_ROWS, *REQUEST_ROWS],
+    [
+        *(*CPU_ROWS, *RANK_ROWS, *PRIOR_ROWS, *STORAGE_ROWS, *RESOURCE_ROWS),
+        *(*OBSTACLE_ROWS, *PROCESS_ROWS, *DATASET_ROWS, *DATASET_FIRST_ROWS, *REQUEST_ROWS),
+    ],
 )
 def test_num_workers_truth_table(changes: Mapping[str, Any], value: int, rule: str) -> None:
     """
@@ -383,7 +428,17 @@ def test_num_workers_of_the_baseline_lists_what_did_not_bind() -> None:
             "half of 1 GiB free in /dev/shm, 64 MiB a batch",
             id="shm-and-batch",
         ),
-        pytest.param({"shared_memory.is_writable": False}, "/dev/shm is read-only", id="shm-read-only"),
+        pytest.param(
+            {"shared_memory.is_writable": False},
+            "this process may not write to /dev/shm, through which batches travel",
+            id="shm-read-only",
+        ),
+        pytest.param(DAEMONIC, "this process is daemonic, and Python lets it have no children", id="daemonic"),
+        pytest.param(
+            {**SPAWN, **MAIN_MISSING},
+            "each worker that spawn starts would import <stdin>, which does not exist",
+            id="main-missing",
+        ),
         pytest.param(
             {"limits.open_files_soft": 256}, "256 open files allowed, 80 kept for training, 16 a worker", id="files"
         ),

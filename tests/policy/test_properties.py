@@ -1,8 +1,8 @@
 """
 What holds for every plan, whatever the host, the dataset and the request.
 
-The budgets are worked out here once more, from docs/explanation/choosing.md and in other words: nothing is imported
-from ``autoloader.policy.limits``.
+The budgets, and what speaks against fork and against workers, are worked out here once more, from
+docs/explanation/choosing.md and in other words: nothing is imported from the modules of ``autoloader.policy``.
 """
 
 import inspect
@@ -28,7 +28,7 @@ from autoloader.facts import (
     SystemFacts,
 )
 from autoloader.plan import LoaderRequest, Plan
-from autoloader.policy import RULES, recommend, revise
+from autoloader.policy import RULES, find_obstacle, recommend, start_candidates, with_own_persistence
 from autoloader.traits import DatasetTraits
 from policy.baseline import GIB, MIB, NO_LIMIT, bound_cpu
 
@@ -52,6 +52,8 @@ def records(record_class: Any, **fields: st.SearchStrategy[Any]) -> st.SearchStr
 
 COUNTS = st.integers(1, 300)
 TRUTHS = st.none() | st.booleans()
+SELDOM = st.sampled_from([None, False, False, False, True])
+USUALLY = st.sampled_from([None, True, True, True, False])
 SIZES = st.integers(0, 4096).map(lambda size: size * MIB)
 LIMITS = st.just(NO_LIMIT) | st.integers(0, 5000).map(float)
 MASKS = st.integers(1, 256).map(lambda count: tuple(range(count)))
@@ -66,6 +68,22 @@ CPUS = records(
     python_cpu_count=maybe(COUNTS),
 ).map(bound_cpu)
 
+
+@st.composite
+def start_methods(draw: st.DrawFn) -> StartMethodFacts:
+    """
+    Draw what a system may offer, spawn at least, of which any may be the default and any may be set; or nothing known.
+    """
+    available = draw(
+        st.lists(st.sampled_from(METHODS), unique=True).map(lambda names: tuple(dict.fromkeys([*names, "spawn"])))
+    )
+    known = st.sampled_from([*available, None])
+    return draw(
+        st.just(StartMethodFacts())
+        | st.builds(StartMethodFacts, available=st.just(available), default=known, in_force=known, sources=st.just({}))
+    )
+
+
 HOSTS = records(
     HostFacts,
     system=records(
@@ -73,21 +91,17 @@ HOSTS = records(
         platform=st.sampled_from(["linux", "macos", "windows", None]),
         wsl_version=st.sampled_from([None, 0, 2]),
     ),
-    start_methods=records(
-        StartMethodFacts,
-        available=st.just(tuple(METHODS)),
-        default=st.sampled_from([*METHODS, None]),
-        in_force=st.sampled_from([*METHODS, None]),
-    ),
+    start_methods=start_methods(),
     cpu=CPUS,
     memory=records(MemoryFacts, headroom_bytes=maybe(SIZES.map(float) | st.just(NO_LIMIT)), bound_by=st.just("x")),
-    shared_memory=records(SharedMemoryFacts, path=st.just("/dev/shm"), free_bytes=maybe(SIZES), is_writable=TRUTHS),
+    shared_memory=records(SharedMemoryFacts, path=st.just("/dev/shm"), free_bytes=maybe(SIZES), is_writable=USUALLY),
     limits=records(
         LimitFacts,
         open_files_soft=maybe(LIMITS),
         open_files_now=maybe(st.integers(0, 200)),
         processes_soft=maybe(LIMITS),
         pids_headroom=maybe(LIMITS),
+        temp_dir=maybe(st.sampled_from(["/tmp", "/" + 74 * "x", "/" + 75 * "x"])),
     ),
     storage=records(
         StorageFacts,
@@ -100,12 +114,18 @@ HOSTS = records(
     job=records(JobFacts, local_world_size=maybe(st.integers(1, 16))),
     process=records(
         ProcessFacts,
-        other_threads=maybe(st.integers(0, 3)),
-        is_daemonic=TRUTHS,
-        is_dataloader_worker=TRUTHS,
+        other_threads=maybe(st.sampled_from([(), (), ("a",), ("a", "b")])),
+        native_threads=maybe(st.integers(0, 3)),
+        fork_unsafe_modules=st.sampled_from([(), (), ("jax",), ("polars", "grpc")]),
+        is_daemonic=SELDOM,
+        is_dataloader_worker=SELDOM,
         is_accelerator_initialised=TRUTHS,
         is_torch_built_for_accelerator=TRUTHS,
         reimported_main=st.sampled_from([None, "train.py"]),
+        is_main_missing=SELDOM,
+        interpreter=st.sampled_from([None, "/usr/bin/python3"]),
+        is_interpreter_python=USUALLY,
+        has_semaphores=USUALLY,
     ),
 )
 
@@ -121,6 +141,7 @@ DATASETS = st.builds(
     is_remote=st.booleans(),
     sample_kind=st.sampled_from([None, "image", "text"]),
     sample_bytes=maybe(st.integers(0, 16 * MIB)),
+    open_handle=st.sampled_from([None, None, None, "file"]),
 )
 
 REQUESTS = st.builds(
@@ -297,24 +318,119 @@ def test_recommend_is_deterministic(facts: HostFacts, traits: DatasetTraits, req
     assert recommend(facts, traits, request_) == recommend(facts, traits, request_)
 
 
-@PROPERTY
-@given(facts=HOSTS, later=HOSTS, traits=DATASETS, request_=REQUESTS)
-def test_revised_plan_keeps_what_the_user_set_and_stays_legal(
-    facts: HostFacts,
-    later: HostFacts,
-    traits: DatasetTraits,
-    request_: LoaderRequest,
+def certain_hazards(facts: HostFacts, open_handle: str | None) -> set[str]:
+    """
+    Return what in this process a forked child is sure to find half-done.
+    """
+    process = facts.process
+    has_native = bool(process.native_threads) and process.is_accelerator_initialised is not True
+    found = {
+        "macos": facts.system.platform == "macos",
+        "threads": bool(process.other_threads),
+        "modules": bool(process.fork_unsafe_modules),
+        "handle": open_handle is not None,
+        "native": has_native,
+    }
+    return {name for name, is_there in found.items() if is_there}
+
+
+def may_start(facts: HostFacts, workers: int, method: str | None) -> bool:
+    """
+    Return whether *workers* may start by *method*, as far as facts tell.
+    """
+    process, temp_dir, tasks = facts.process, facts.limits.temp_dir or "", facts.limits.pids_headroom
+    is_long = len(temp_dir) > 75 and facts.system.platform != "windows"
+    is_full = tasks is not None and tasks / 4 < workers
+    is_child = process.is_daemonic is True or process.is_dataloader_worker is True
+    lacks_place = facts.shared_memory.is_writable is False or process.has_semaphores is False
+    is_broken = process.is_interpreter_python is False or process.is_main_missing is True
+    return not (is_long or is_full or is_child or lacks_place or (is_broken and method in {"spawn", "forkserver"}))
+
+
+@given_situations
+def test_candidates_never_fork_where_that_is_sure_to_break(
+    facts: HostFacts, traits: DatasetTraits, request_: LoaderRequest
 ) -> None:
     """
-    A plan that is made anew for a changed state has the same arguments but for workers that stay no longer.
+    No certain hazard leads to fork as a candidate, and macOS never does, unless it is the user's own.
+    """
+    fixed = "multiprocessing_context" in request_.fixed
+    candidates = start_candidates(facts, request_, traits.open_handle)
+    values = [candidate.value for candidate in candidates]
+    assert 1 <= len(values) <= 2
+    assert {candidate.rule for candidate in candidates} <= set(RULES)
+    if fixed:
+        assert values == [request_.fixed["multiprocessing_context"]]
+        return
+    assert len(set(values)) == len(values)
+    assert set(values) <= {*facts.start_methods.available, facts.start_methods.default, "spawn"}
+    if certain_hazards(facts, traits.open_handle):
+        assert "fork" not in values
+
+
+@given_situations
+def test_candidates_fork_wherever_nothing_certain_speaks_against_it(
+    facts: HostFacts, traits: DatasetTraits, request_: LoaderRequest
+) -> None:
+    """
+    A fork is tried first in a quiet process that set nothing else, and last in one that did or uses an accelerator.
+    """
+    methods = facts.start_methods
+    if "multiprocessing_context" in request_.fixed or "fork" not in methods.available:
+        return
+    values = [candidate.value for candidate in start_candidates(facts, request_, traits.open_handle)]
+    is_quiet = not certain_hazards(facts, traits.open_handle)
+    if is_quiet and not facts.process.is_accelerator_initialised and methods.in_force in {None, "fork"}:
+        assert values == ["fork"]
+    elif is_quiet:
+        assert values[0] in {"forkserver", "spawn", None}
+        assert values[1:] == ["fork"]
+    else:
+        assert len(values) == 1
+
+
+@given_situations
+def test_backend_is_processes_only_where_workers_may_start(
+    facts: HostFacts, traits: DatasetTraits, request_: LoaderRequest
+) -> None:
+    """
+    Workers load where there are some and nothing keeps them from starting; streams never load in a thread.
     """
     plan = recommend(facts, traits, request_)
-    revised = revise(plan, later)
-    before, after = plan.as_kwargs(), revised.as_kwargs()
-    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
-    assert changed <= {"persistent_workers", "multiprocessing_context"} - set(request_.fixed)
-    assert revised.choices["backend"].rule in RULES
-    assert revised == revise(revised, later)
+    workers, backend = plan.value("num_workers"), plan.value("backend")
+    first = start_candidates(facts, request_)[0].value
+    method = first if first is None or isinstance(first, str) else first.get_start_method()
+    if workers:
+        assert (backend == "process") is may_start(facts, workers, method)
+    else:
+        assert backend != "process"
+    if backend == "thread":
+        assert traits.style == "map"
+        assert not may_start(facts, workers or 1, method)
+    assert (find_obstacle(facts, workers) is None) is may_start(facts, workers, "fork")
+    assert plan.is_kept_from_workers is (backend != "process" and is_chosen(plan))
+    if plan.is_kept_from_workers:
+        assert plan.as_kwargs()["num_workers"] == 0
+    said = [note.finding for note in plan.notes if note.finding.startswith("process.")]
+    rule = plan.choices["backend"].rule
+    assert said == ([] if rule in {"backend.workers", "backend.no-workers"} else [rule.replace("backend", "process")])
+
+
+@PROPERTY
+@given(facts=HOSTS, traits=DATASETS, request_=REQUESTS, workers=st.integers(0, 8))
+def test_number_that_is_set_later_changes_nothing_but_persistence(
+    facts: HostFacts, traits: DatasetTraits, request_: LoaderRequest, workers: int
+) -> None:
+    """
+    A number of the user's, set after the plan was made, takes at most our persistence of workers away.
+    """
+    plan = recommend(facts, traits, request_).with_fixed({"num_workers": workers})
+    own = with_own_persistence(plan)
+    changed = {name for name in plan.choices if plan.choices[name] != own.choices[name]}
+    assert changed <= {"persistent_workers"} - set(request_.fixed)
+    assert {choice.rule for choice in own.choices.values()} <= set(RULES)
+    assert own.as_kwargs() == plan.as_kwargs()
+    assert with_own_persistence(own) is own
 
 
 @PROPERTY

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from autoloader.plan import ALWAYS_DECIDED, Plan
-from autoloader.policy import RULES, revise
+from autoloader.policy import RULES, with_own_persistence
 from policy.baseline import (
     BATCHES_OF_64_MIB,
     FORKSERVER,
@@ -20,7 +20,6 @@ from policy.baseline import (
     SPAWN,
     cpus,
     plan_for,
-    situation,
 )
 
 SHM_FIX = "Start the container with --shm-size=1g (Kubernetes: an emptyDir with medium: Memory at /dev/shm)."
@@ -36,11 +35,20 @@ pin_memory=True               1 cuda device found [pin_memory.accelerator]
 multiprocessing_context=fork  Python's default on this system is fork [multiprocessing_context.process-default]
 backend=process               worker processes can start here [backend.workers]
 """
-MAIN_NOTE = (
-    "Workers started by spawn would import train.py again, so batches load in the training process. "
-    "Pass multiprocessing_context='fork' where that is safe."
+MAIN_MISSING_NOTE = (
+    "No worker process starts: each worker that spawn starts would import <stdin>, which does not exist. "
+    "Save the code as a file and run that, or pass num_workers=0."
 )
-MAIN = {"process.reimported_main": "train.py"}
+DAEMONIC_NOTE = (
+    "No worker process starts: this process is daemonic, and Python lets it have no children. Iterate in a process "
+    "that is not daemonic (multiprocessing.Process(daemon=False), concurrent.futures), or pass num_workers=0."
+)
+READ_ONLY_NOTE = (
+    "No worker process starts: this process may not write to /dev/shm, through which batches travel. "
+    "Mount a writable tmpfs there (Docker: --tmpfs /dev/shm:size=1g), or pass num_workers=0."
+)
+MAIN_MISSING = {"process.reimported_main": "<stdin>", "process.is_main_missing": True}
+DAEMONIC = {"process.is_daemonic": True}
 
 PASSED_ON_ROWS = [
     pytest.param("in_order", False, "in_order.fixed", id="in-order"),
@@ -136,10 +144,7 @@ def test_recommend_leaves_contradictions_of_the_user_to_torch(
         ),
         pytest.param(
             {"shared_memory.is_writable": False},
-            {
-                "host.shared-memory-read-only": "Shared memory cannot be used: this process may not write to /dev/shm, "
-                "through which batches travel. Mount a writable tmpfs there (Docker: --tmpfs /dev/shm:size=1g)."
-            },
+            {"process.shared-memory-read-only": READ_ONLY_NOTE},
             id="shm-read-only",
         ),
         pytest.param({"limits.open_files_soft": 256}, {"host.open-files-low": FILES_NOTE}, id="few-files-for-workers"),
@@ -193,18 +198,29 @@ def test_recommend_leaves_contradictions_of_the_user_to_torch(
             },
             id="empty",
         ),
+        pytest.param({**SPAWN, "process.reimported_main": "train.py"}, {}, id="imports-main"),
+        pytest.param({**SPAWN, **MAIN_MISSING}, {"process.main-missing": MAIN_MISSING_NOTE}, id="main-missing"),
         pytest.param(
-            {**SPAWN, **MAIN},
-            {"process.reimports-main": MAIN_NOTE},
-            id="imports-main",
+            {**SPAWN, **MAIN_MISSING, "fixed.num_workers": 2},
+            {"process.main-missing": MAIN_MISSING_NOTE},
+            id="main-missing-for-the-user's-workers",
+        ),
+        pytest.param({**SPAWN, **MAIN_MISSING, "traits.is_in_memory": True}, {}, id="in-memory-needs-no-workers"),
+        pytest.param({**SPAWN, **MAIN_MISSING, "fixed.num_workers": 0}, {}, id="the-user-wants-no-workers"),
+        pytest.param(DAEMONIC, {"process.daemonic": DAEMONIC_NOTE}, id="daemonic"),
+        pytest.param(
+            {**DAEMONIC, "fixed.prefetch_factor": 2}, {"process.daemonic": DAEMONIC_NOTE}, id="daemonic-and-needed"
         ),
         pytest.param(
-            {**SPAWN, **MAIN, "fixed.num_workers": 2},
-            {"process.reimports-main": MAIN_NOTE},
-            id="the-user's-workers-import-main",
+            {"limits.pids_headroom": 15.0, "fixed.num_workers": 4},
+            {
+                "process.few-processes": "No worker process starts: num_workers=4 needs about 16 processes and "
+                "threads, and "
+                "the control group allows 15 more. Raise the limit (Docker: --pids-limit; Kubernetes: podPidsLimit), "
+                "or pass fewer num_workers."
+            },
+            id="few-processes-for-the-user's-workers",
         ),
-        pytest.param({**SPAWN, **MAIN, "traits.is_in_memory": True}, {}, id="in-memory-needs-no-workers"),
-        pytest.param({**SPAWN, **MAIN, "fixed.num_workers": 0}, {}, id="the-user-wants-no-workers"),
         pytest.param(
             NETWORK,
             {
@@ -246,128 +262,71 @@ def test_recommend_twice_gives_equal_plans() -> None:
     assert plan_for(NETWORK) == plan_for(NETWORK)
 
 
-REVISE_ROWS = [
-    pytest.param({}, {}, {}, "persistent_workers", True, "persistent_workers.many-epochs", id="nothing-changed"),
-    pytest.param({}, {"process.is_daemonic": True}, {}, "backend", "inline", "backend.daemonic", id="now-a-daemon"),
+PERSISTENCE_ROWS = [
+    pytest.param({}, {}, True, "persistent_workers.many-epochs", id="number-of-ours"),
+    pytest.param({}, {"num_workers": 2}, False, "persistent_workers.torchs-own", id="number-set-later"),
+    pytest.param({}, {"num_workers": 16}, True, "persistent_workers.many-epochs", id="the-plan's-own-number-set-later"),
+    pytest.param({}, {"num_workers": 0}, False, "persistent_workers.torchs-own", id="no-workers-set-later"),
+    pytest.param({}, {"prefetch_factor": 4}, True, "persistent_workers.many-epochs", id="prefetching-set-later"),
     pytest.param(
-        {},
-        {"process.is_dataloader_worker": True},
-        {},
-        "backend",
-        "inline",
-        "backend.nested-worker",
-        id="now-in-a-worker",
-    ),
-    pytest.param(
-        {"process.is_daemonic": True, "fixed.num_workers": 2},
-        {},
-        {},
-        "backend",
-        "process",
-        "backend.workers",
-        id="no-longer-a-daemon",
-    ),
-    pytest.param({}, MAIN, {}, "backend", "process", "backend.workers", id="the-plan's-fork-imports-nothing"),
-    pytest.param(
-        FORKSERVER,
-        {**FORKSERVER, **MAIN},
-        {},
-        "backend",
-        "process",
-        "backend.workers",
-        id="the-plan's-fork-stands-before-the-default",
-    ),
-    pytest.param(
-        {**SPAWN, "fixed.num_workers": 4},
-        {**SPAWN, **MAIN},
-        {},
-        "backend",
-        "inline",
-        "backend.reimports-main",
-        id="the-plan's-spawn-imports-main",
-    ),
-    pytest.param(
-        {}, {}, {"num_workers": 2}, "persistent_workers", False, "persistent_workers.torchs-own", id="number-set-later"
-    ),
-    pytest.param(
-        {"fixed.persistent_workers": True},
-        {},
+        {"traits.is_in_memory": True},
         {"num_workers": 2},
-        "persistent_workers",
-        True,
-        "persistent_workers.fixed",
-        id="both-the-user's",
-    ),
-    pytest.param(
-        {"request.epochs": 1},
-        {},
-        {"num_workers": 2},
-        "persistent_workers",
         False,
-        "persistent_workers.one-epoch",
-        id="not-persistent-anyhow",
+        "persistent_workers.no-workers",
+        id="workers-added-later",
     ),
     pytest.param(
-        {},
-        {"start_methods.in_force": "spawn"},
-        {},
-        "multiprocessing_context",
-        "spawn",
-        "multiprocessing_context.set-by-process",
-        id="method-set-later",
+        {"fixed.persistent_workers": True}, {"num_workers": 2}, True, "persistent_workers.fixed", id="both-the-user's"
     ),
     pytest.param(
-        FORKSERVER,
-        {**FORKSERVER, "start_methods.in_force": "forkserver"},
-        {},
-        "multiprocessing_context",
-        "fork",
-        "multiprocessing_context.quiet-process",
-        id="chosen-method-stands",
+        {}, {"num_workers": 2, "persistent_workers": True}, False, "persistent_workers.torchs-own", id="as-chosen-later"
+    ),
+    pytest.param(
+        {"request.epochs": 1}, {"num_workers": 2}, False, "persistent_workers.one-epoch", id="not-persistent-anyhow"
     ),
 ]
 
 
-@pytest.mark.parametrize(("before", "after", "set_later", "name", "value", "rule"), REVISE_ROWS)
-def test_revise_truth_table(
-    before: Mapping[str, Any], after: Mapping[str, Any], set_later: Mapping[str, Any], name: str, value: Any, rule: str
+@pytest.mark.parametrize(("before", "set_later", "value", "rule"), PERSISTENCE_ROWS)
+def test_own_persistence_truth_table(
+    before: Mapping[str, Any], set_later: Mapping[str, Any], value: bool, rule: str
 ) -> None:
     """
-    What can change after a loader was made is chosen anew.
+    Workers whose number the user set, also after the plan was made, are new in each epoch, as torch's are.
     """
-    facts, _, _ = situation(after)
-    plan = revise(plan_for(before).with_fixed(set_later), facts)
-    assert (plan.choices[name].value, plan.choices[name].rule) == (value, rule)
+    choice = with_own_persistence(plan_for(before).with_fixed(set_later)).choices["persistent_workers"]
+    assert (choice.value, choice.rule) == (value, rule)
 
 
-def test_revise_of_an_unchanged_state_gives_the_plan_itself() -> None:
+def test_own_persistence_of_an_unchanged_plan_gives_the_plan_itself() -> None:
     """
     A plan that still holds is not copied.
     """
-    facts, _, _ = situation({})
     plan = plan_for({})
-    assert revise(plan, facts) is plan
+    assert with_own_persistence(plan) is plan
 
 
-def test_revise_keeps_all_other_choices_and_notes() -> None:
+def test_own_persistence_keeps_all_other_choices_and_notes() -> None:
     """
-    Only the backend changes in a process that became daemonic.
+    Only the persistence of workers changes.
     """
-    plan = plan_for(NETWORK)
-    facts, _, _ = situation({**NETWORK, "process.is_daemonic": True})
-    revised = revise(plan, facts)
-    assert {name for name in plan.choices if plan.choices[name] != revised.choices[name]} == {"backend"}
-    assert revised.notes == plan.notes
+    plan = plan_for(NETWORK).with_fixed({"num_workers": 2})
+    own = with_own_persistence(plan)
+    assert {name for name in plan.choices if plan.choices[name] != own.choices[name]} == {"persistent_workers"}
+    assert own.notes == plan.notes
 
 
-def test_revise_without_a_method_in_the_plan_asks_the_process() -> None:
+def test_plan_that_is_kept_from_workers_is_one_for_torch_without_them() -> None:
     """
-    Workers that the user asks for later start by the method of the process.
+    Where no worker may start, a DataLoader made of the plan starts none, and one that the user asked for does.
     """
-    plan = plan_for({**SPAWN, "traits.is_in_memory": True}).with_fixed({"num_workers": 2})
-    facts, _, _ = situation({**SPAWN, **MAIN})
-    revised = revise(plan, facts)
-    assert revised.choices["backend"].rule == "backend.reimports-main"
+    assert plan_for(DAEMONIC).as_kwargs() == {"num_workers": 0, "pin_memory": True}
+    assert plan_for({**DAEMONIC, "fixed.num_workers": 2}).as_kwargs() == {
+        "num_workers": 2,
+        "prefetch_factor": 2,
+        "pin_memory": True,
+        "multiprocessing_context": "fork",
+    }
 
 
 def test_recommend_reads_as_a_table() -> None:

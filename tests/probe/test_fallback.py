@@ -141,11 +141,12 @@ def test_host_that_tells_nothing_raises_nothing() -> None:
         def temp_dir(self) -> str | None:
             return None
 
-    facts = probe_host(io=Mute(platform="aix", methods=None, threads=None))
+    facts = probe_host(io=Mute(platform="aix", methods=None, program=None))
     assert facts.storage == StorageFacts()
     assert facts.cpu.usable_cpus is None
     assert facts.limits.temp_dir is None
     assert facts.start_methods.available == ()
+    assert (facts.process.native_threads, facts.process.interpreter) == (None, None)
 
 
 @pytest.mark.parametrize("io", [pytest.param(windows(), id="windows"), pytest.param(FakeHost(platform="x"), id="mute")])

@@ -55,6 +55,7 @@ KERNEL_LIKE = st.sampled_from(
         "simd_count 99999999999999999999\ndrm_render_minor 128\n",
         "NVRM version: Kernel Module\n",
         "1.5 x\n",
+        "7f-80 r--p 0 8:1 7 /usr/lib/libgomp.so.1\n7f-80 r--p 0 8:1 7\n /libtorch_cpu.so",
     ]
 )
 TEXTS = KERNEL_LIKE | st.text(max_size=60) | st.from_regex(r"[0-9,:/\- a-z(x)]{0,30}", fullmatch=True)
@@ -73,6 +74,7 @@ def test_garbage_in_every_file_never_raises(data: st.DataObject) -> None:
     assert from_json(HostFacts, to_json(facts)) == facts
     assert facts.cpu.usable_cpus is None or facts.cpu.usable_cpus > 0
     assert facts.memory.headroom_bytes is None or facts.memory.headroom_bytes >= 0
+    assert facts.process.native_threads is None or facts.process.native_threads >= 0
 
 
 @settings(max_examples=50, deadline=None)

@@ -2,6 +2,8 @@
 The one place that asks the machine: it answers like the machine's own tools, never raises, and changes nothing.
 """
 
+import errno
+import functools
 import json
 import os
 import socket
@@ -9,12 +11,13 @@ import sys
 import tempfile
 import threading
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from autoloader.probe.host_io import DiskSpace, RealHost
+from autoloader.probe.host_io import DiskSpace, MainModule, PythonThread, RealHost
 from live.running import clean_environment, output_of, run_python
 
 pytestmark = [
@@ -264,19 +267,197 @@ print(RealHost().working_directory(), RealHost().list_dir("."), RealHost().real_
     assert run_python(code, str(tmp_path / "gone")) == "None () None\n"
 
 
-def test_other_threads_are_counted() -> None:
+class Waiting(threading.Thread):
     """
-    One more thread is one more.
+    A thread that runs its own method.
+    """
+
+    def __init__(self, done: threading.Event) -> None:
+        super().__init__(name="waiting")
+        self.done = done
+
+    def run(self) -> None:
+        self.done.wait()
+
+
+def wait_for(done: threading.Event) -> None:
+    """
+    Return when the event is set.
+    """
+    done.wait()
+
+
+def named(target: Any, *arguments: Any) -> threading.Thread:
+    """
+    Return a thread with a name.
+    """
+    return threading.Thread(target=target, args=arguments, name="waiting")
+
+
+@pytest.mark.parametrize(
+    ("make", "runs"),
+    [
+        pytest.param(lambda done: named(wait_for, done), f"{__name__}.wait_for", id="function"),
+        pytest.param(lambda done: named(done.wait), "threading.Event.wait", id="method"),
+        pytest.param(lambda done: named(functools.partial(wait_for, done)), "functools.", id="partial"),
+        pytest.param(Waiting, f"{__name__}.Waiting", id="class-of-its-own"),
+    ],
+)
+def test_other_threads_are_told_by_name_and_by_what_they_run(
+    make: Callable[[threading.Event], threading.Thread], runs: str
+) -> None:
+    """
+    A thread runs its target, or the method of its own class; it is gone when it has ended.
     """
     before, done = HOST.other_threads(), threading.Event()
-    thread = threading.Thread(target=done.wait)
+    thread = make(done)
     thread.start()
     try:
-        assert before is not None
-        assert HOST.other_threads() == before + 1
+        started = set(HOST.other_threads()) - set(before)
     finally:
         done.set()
         thread.join()
+    assert started == {PythonThread("waiting", runs)}
+    assert HOST.other_threads() == before
+
+
+def test_other_threads_of_a_thread_include_the_main_thread() -> None:
+    """
+    Whoever asks is not told of itself.
+    """
+    found: list[tuple[PythonThread, ...]] = []
+    thread = threading.Thread(target=lambda: found.append(HOST.other_threads()), name="asking")
+    thread.start()
+    thread.join()
+    assert PythonThread("MainThread", "threading._MainThread") in found[0]
+    assert "asking" not in {each.name for each in found[0]}
+
+
+def test_other_threads_without_the_module_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A process that has not loaded threading has started none with it.
+    """
+    monkeypatch.delitem(sys.modules, "threading")
+    assert HOST.other_threads() == ()
+
+
+def test_loaded_modules_are_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A module that may not be imported stands as None among the modules; asking imports nothing.
+    """
+    monkeypatch.setitem(sys.modules, "polars", types.ModuleType("polars"))
+    monkeypatch.setitem(sys.modules, "jax", None)
+    asked = ["threading", "jax", "no_such_module_anywhere", "polars"]
+    assert HOST.loaded_modules(asked) == ("threading", "polars")
+    assert HOST.loaded_modules([]) == ()
+    assert "no_such_module_anywhere" not in sys.modules
+
+
+INTERPRETER = """
+import multiprocessing.spawn, sys
+from autoloader.probe.host_io import RealHost
+multiprocessing.spawn.set_executable({path})
+print(RealHost().interpreter())
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param("'/opt/app/python3'", "/opt/app/python3", id="text"),
+        pytest.param("b'/opt/app/python3'", "/opt/app/python3", id="bytes"),
+        pytest.param("sys.executable", sys.executable, id="this-one"),
+    ],
+)
+def test_interpreter_is_the_one_that_multiprocessing_would_start(path: str, expected: str) -> None:
+    """
+    An application that embeds Python names the program to start.
+    """
+    assert run_python(INTERPRETER.format(path=path)) == f"{expected}\n"
+
+
+@pytest.mark.parametrize(
+    ("executable", "expected"),
+    [
+        pytest.param("/usr/bin/python3", "/usr/bin/python3", id="path"),
+        pytest.param("", None, id="empty"),
+        pytest.param(None, None, id="none"),
+    ],
+)
+def test_interpreter_before_multiprocessing_is_loaded_is_pythons_own(
+    monkeypatch: pytest.MonkeyPatch, executable: str | None, expected: str | None
+) -> None:
+    """
+    Where Python does not know its own program, there is none.
+    """
+    monkeypatch.delitem(sys.modules, "multiprocessing.spawn", raising=False)
+    monkeypatch.setattr(sys, "executable", executable)
+    assert HOST.interpreter() == expected
+
+
+@pytest.mark.parametrize("chosen", [pytest.param(None, id="none"), pytest.param("", id="empty")])
+def test_interpreter_that_multiprocessing_does_not_know_is_none(
+    monkeypatch: pytest.MonkeyPatch, chosen: str | None
+) -> None:
+    """
+    An embedded Python has no program unless somebody names one.
+    """
+    monkeypatch.setitem(sys.modules, "multiprocessing.spawn", types.SimpleNamespace(get_executable=lambda: chosen))
+    assert HOST.interpreter() is None
+
+
+@pytest.mark.parametrize(
+    ("frozen", "expected"),
+    [pytest.param(True, True, id="pyinstaller"), pytest.param("macosx_app", True, id="py2app")],
+)
+def test_frozen_program_says_so(monkeypatch: pytest.MonkeyPatch, frozen: object, expected: bool) -> None:
+    """
+    Programs that pack Python set ``sys.frozen``; an ordinary Python has no such name.
+    """
+    assert HOST.is_frozen() is False
+    monkeypatch.setattr(sys, "frozen", frozen, raising=False)
+    assert HOST.is_frozen() is expected
+
+
+def test_semaphores_are_there_and_leave_no_trace() -> None:
+    """
+    The semaphore that is made to see it has no name any more, as multiprocessing's own.
+    """
+    before = sorted(os.listdir("/dev/shm"))
+    assert HOST.has_semaphores() is True
+    assert [name for name in os.listdir("/dev/shm") if "autoloader" in name and name not in before] == []
+
+
+def failing(error: Exception) -> types.ModuleType:
+    """
+    Return a ``_multiprocessing`` whose semaphores fail.
+    """
+
+    def refuse(*arguments: object) -> None:
+        raise error
+
+    return types.SimpleNamespace(SemLock=refuse)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        pytest.param(None, id="not-importable"),
+        pytest.param(types.ModuleType("_multiprocessing"), id="built-without-semaphores"),
+        pytest.param(failing(OSError(errno.ENOSYS, "Function not implemented")), id="not-implemented"),
+        pytest.param(failing(PermissionError(errno.EACCES, "Permission denied")), id="no-permission"),
+        pytest.param(failing(FileNotFoundError(errno.ENOENT, "No such file")), id="no-dev-shm"),
+        pytest.param(failing(OSError(errno.ENOSPC, "No space left on device")), id="no-space"),
+    ],
+)
+def test_semaphores_that_cannot_be_made_are_none(
+    monkeypatch: pytest.MonkeyPatch, module: types.ModuleType | None
+) -> None:
+    """
+    Whatever keeps a semaphore from being made, the answer is no.
+    """
+    monkeypatch.setitem(sys.modules, "_multiprocessing", module)
+    assert HOST.has_semaphores() is False
 
 
 def test_process_of_a_pool_is_daemonic() -> None:
@@ -298,9 +479,14 @@ print(child.exitcode, RealHost().is_daemonic())
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        pytest.param(["{folder}/script.py"], "None {folder}/script.py", id="script"),
-        pytest.param(["-m", "script"], "script {folder}/script.py", id="module"),
-        pytest.param(["-c", "import script"], "None None", id="command-line"),
+        pytest.param(["{folder}/script.py"], "None {folder}/script.py True", id="script"),
+        pytest.param(["-m", "script"], "script {folder}/script.py True", id="module"),
+        pytest.param(["-c", "import script"], "None None None", id="command-line"),
+        pytest.param(
+            ["-c", "import os, runpy; os.chdir('/'); runpy.run_path('{folder}/script.py')"],
+            "None None None",
+            id="run-path",
+        ),
     ],
 )
 def test_main_module_is_as_it_was_started(tmp_path: Path, command: list[str], expected: str) -> None:
@@ -312,6 +498,61 @@ def test_main_module_is_as_it_was_started(tmp_path: Path, command: list[str], ex
     )
     words = [word.format(folder=tmp_path) for word in command]
     assert output_of(sys.executable, *words, cwd=tmp_path) == f"{expected.format(folder=tmp_path)}\n"
+
+
+def test_main_module_from_standard_input_is_no_file() -> None:
+    """
+    Python names it ``<stdin>``, and no child can import that.
+    """
+    code = "from autoloader.probe.host_io import RealHost\nprint(*RealHost().main_module())\n"
+    assert output_of(sys.executable, "-", stdin=None, input=code) == "None <stdin> False\n"
+
+
+MOVING = """
+import os, sys
+from autoloader.probe.host_io import RealHost
+__file__ = "script.py"
+{before}
+os.chdir("/")
+print(RealHost().main_module().is_file)
+os.unlink(sys.argv[1])
+print(RealHost().main_module().is_file)
+"""
+
+
+def test_main_module_is_looked_for_where_multiprocessing_does(tmp_path: Path) -> None:
+    """
+    A relative path counts from where multiprocessing was loaded, as in ``get_preparation_data``; a file can go.
+    """
+    script = tmp_path / "script.py"
+    script.write_text(MOVING.format(before="import multiprocessing.process"))
+    assert output_of(sys.executable, str(script), str(script), cwd=tmp_path) == "True\nFalse\n"
+    script.write_text(MOVING.format(before=""))
+    assert output_of(sys.executable, str(script), str(script), cwd=tmp_path) == "False\nFalse\n"
+
+
+@pytest.mark.parametrize(
+    "file",
+    [pytest.param(None, id="none"), pytest.param(7, id="number"), pytest.param(Path("/x/train.py"), id="path-object")],
+)
+def test_main_module_without_a_path_as_text_has_no_file(monkeypatch: pytest.MonkeyPatch, file: object) -> None:
+    """
+    Whatever a program puts there, only text is a path.
+    """
+    main: Any = types.ModuleType("__main__")
+    main.__file__ = file
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    assert HOST.main_module() == MainModule(None, None, None)
+
+
+def test_main_module_of_an_impossible_path_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A path with a NUL byte does not make the question raise.
+    """
+    main: Any = types.ModuleType("__main__")
+    main.__file__ = "/nul\0byte.py"
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    assert HOST.main_module() == MainModule(None, "/nul\0byte.py", False)
 
 
 def loaded_torch(**version: str | None) -> types.ModuleType:

@@ -106,6 +106,8 @@ def test_plain_server_has_every_fact() -> None:
         "physical": 4,
         "sockets": 2,
         "affinity": [0, 1, 2, 3, 4, 5, 6, 7],
+        "affinity_now": [0, 1, 2, 3, 4, 5, 6, 7],
+        "affinity_bound_by": None,
         "cpuset": None,
         "quota_cpus": "no limit",
         "scheduler_cpus": None,
@@ -119,6 +121,7 @@ def test_plain_server_has_every_fact() -> None:
             "physical": f"{CPU}/cpu*/topology",
             "sockets": f"{CPU}/cpu*/topology",
             "affinity": "sched_getaffinity",
+            "affinity_now": "sched_getaffinity",
             "quota_cpus": f"{CGROUP}/job/cpu.max",
             "usable_cpus": "the smallest of the limits: logical",
             "bound_by": "the smallest of the limits",
@@ -142,7 +145,7 @@ def test_plain_server_has_every_fact() -> None:
     assert (storage.size_bytes, storage.free_bytes) == (2_000_000, 1_000_000)
     assert (facts.accelerator.kind, facts.accelerator.devices) == (None, 0)
     assert (facts.job.launcher, facts.job.local_world_size) == (None, 1)
-    assert (facts.process.other_threads, facts.process.is_daemonic) == (0, False)
+    assert (facts.process.other_threads, facts.process.is_daemonic) == ((), False)
 
 
 @pytest.mark.parametrize("io", [pytest.param(plain(), id="plain-server"), pytest.param(FakeHost(), id="empty-host")])
@@ -169,7 +172,7 @@ def test_empty_host_knows_nothing_and_raises_nothing() -> None:
     """
     A host without any file leaves all that Linux's files would tell unknown.
     """
-    io = FakeHost(methods=None, threads=None)
+    io = FakeHost(methods=None, program=None)
     facts = probe_host(io=io)
     told = {
         "system.platform": "linux",
@@ -186,6 +189,9 @@ def test_empty_host_knows_nothing_and_raises_nothing() -> None:
         "process.is_daemonic": False,
         "process.is_dataloader_worker": False,
         "process.is_accelerator_initialised": False,
+        "process.is_main_missing": False,
+        "process.is_interpreter_python": False,
+        "process.has_semaphores": True,
     }
     known = {
         f"{name}.{field}": getattr(group, field)

@@ -6,6 +6,7 @@ import pytest
 
 from autoloader.probe.parse import (
     NO_LIMIT,
+    is_python_program,
     parse_cfs_quota,
     parse_cpu_list,
     parse_cpu_max,
@@ -14,6 +15,7 @@ from autoloader.probe.parse import (
     parse_int,
     parse_limit,
     parse_load,
+    parse_mapped_libraries,
     parse_meminfo,
     parse_os_release,
     parse_slurm_count,
@@ -278,6 +280,83 @@ def test_reimported_main_of_a_start_is_what_spawn_imports(
     The rows follow ``_fixup_main_from_name`` and ``_fixup_main_from_path`` of multiprocessing.spawn.
     """
     assert reimported_main(spec_name, file) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param("/usr/bin/python", True, id="python"),
+        pytest.param("/usr/bin/python3.12", True, id="python-of-a-version"),
+        pytest.param("/usr/bin/python3.13t", True, id="python-without-gil"),
+        pytest.param("/opt/py/bin/python3-dbg", True, id="debug-python"),
+        pytest.param("/nix/store/abc-python3/bin/.python3-wrapped", True, id="wrapped"),
+        pytest.param("/Library/Frameworks/Python.framework/Versions/3.12/bin/Python", True, id="capital-on-macos"),
+        pytest.param("python3", True, id="no-folder"),
+        pytest.param("C:\\Python312\\python.exe", True, id="windows"),
+        pytest.param("C:\\Python312\\PYTHONW.EXE", True, id="windows-without-a-console"),
+        pytest.param("C:/msys64/usr/bin/python3.exe", True, id="windows-with-slashes"),
+        pytest.param("\\\\server\\share\\python_d.exe", True, id="windows-debug-on-a-share"),
+        pytest.param("/opt/pypy/bin/pypy3.10", True, id="pypy"),
+        pytest.param("/opt/graalpy/bin/graalpy", True, id="graalpy"),
+        pytest.param("/usr/autodesk/maya2025/bin/mayapy", True, id="maya"),
+        pytest.param("/opt/hfs20/bin/hython", True, id="houdini"),
+        pytest.param("/opt/blender/4.2/python/bin/blender", False, id="blender-below-a-folder-python"),
+        pytest.param("C:\\Python312\\app.exe", False, id="application-in-python's-folder"),
+        pytest.param("/usr/bin/uwsgi", False, id="uwsgi"),
+        pytest.param("/usr/lib/R/bin/exec/R", False, id="r"),
+        pytest.param("/home/me/dist/train", False, id="frozen"),
+        pytest.param("/usr/bin/python3/", False, id="folder"),
+        pytest.param("", False, id="empty"),
+    ],
+)
+def test_python_program_is_one_by_its_name(path: str, expected: bool) -> None:
+    """
+    Only the last part of a path counts, whichever way its slashes lean.
+    """
+    assert is_python_program(path) is expected
+
+
+MAPS = """\
+55d0c2a00000-55d0c2c00000 r--p 00000000 08:01 1049 /usr/bin/python3.12
+55d0c3b00000-55d0c3d00000 rw-p 00000000 00:00 0 [heap]
+7f1c00000000-7f1c00021000 rw-p 00000000 00:00 0
+7f1c10000000-7f1c10100000 r--p 00000000 08:01 2001                       /lib/x86_64-linux-gnu/libc.so.6
+7f1c10100000-7f1c10200000 r-xp 00100000 08:01 2001                       /lib/x86_64-linux-gnu/libc.so.6
+7f1c20000000-7f1c20100000 r-xp 00000000 08:01 2002                       /home/my data/lib/libgomp-a34b3233.so.1.0.0
+7f1c30000000-7f1c30100000 rw-s 00000000 00:01 2003                       /dev/shm/psm_1234
+7f1c40000000-7f1c40100000 rw-s 00000000 00:0f 2004                       /memfd:libfake.so (deleted)
+7f1c50000000-7f1c50100000 r--p 00000000 08:01 2005                       /x/_core.cpython-312-x86_64-linux-gnu.so
+7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0                          [stack]
+ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            MAPS,
+            {
+                *("libc.so.6", "libgomp-a34b3233.so.1.0.0", "_core.cpython-312-x86_64-linux-gnu.so"),
+                "memfd:libfake.so (deleted)",
+            },
+            id="maps",
+        ),
+        pytest.param("1-2 r--p 0 8:1 7 /lib/libomp.so (deleted)\n", {"libomp.so (deleted)"}, id="deleted"),
+        pytest.param("1-2 r--p 0 8:1 7 libomp.so\n", {"libomp.so"}, id="no-folder"),
+        pytest.param("1-2 r--p 0 8:1 7 /lib.so/data\n", set(), id="folder-like-a-library"),
+        pytest.param("1-2 r--p 0 8:1 7\n", set(), id="no-path"),
+        pytest.param("1-2 r--p 0 8:1 7 /lib/libm", set(), id="cut-off"),
+        pytest.param("1-2 r--p 0\n\n   \n", set(), id="too-few-columns"),
+        pytest.param("\0\ufffd libgomp.so", set(), id="nonsense"),
+        pytest.param("", set(), id="empty"),
+    ],
+)
+def test_mapped_libraries_are_the_names_of_shared_objects(text: str, expected: set[str]) -> None:
+    """
+    Each library stands there once for every part of it that is mapped; the sixth column is its path.
+    """
+    assert parse_mapped_libraries(text) == expected
 
 
 @pytest.mark.parametrize(

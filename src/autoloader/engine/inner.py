@@ -5,7 +5,7 @@ The private plain DataLoader that does the work behind an AutoLoader.
 import logging
 import os
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -13,7 +13,9 @@ from torch.utils.data import DataLoader
 
 from .delivery import Collate
 from .issue import IN_WORKER, Arrival, IssuedIndices
-from .processes import WorkerGroup, recording_context
+from .processes import WorkerGroup, WorkerStartError, recording_context
+from .threads import ThreadIterator
+from .worker import WorkerInit
 
 logger = logging.getLogger("autoloader")
 
@@ -44,6 +46,9 @@ class InnerLoader:
         settings: The arguments of ``DataLoader`` that say how to load, legal together.
         rest: Its other arguments.
         held: What identifies the state of the dataset that workers got a copy of.
+        on_inline: Given where batches load in a thread: called with the reason why they load inline after all.
+        ahead: Batches that such a thread loads before they are asked for.
+        cpus: CPUs for the workers, where they would inherit fewer than the user meant.
     """
 
     live: ClassVar[weakref.WeakSet["InnerLoader"]] = weakref.WeakSet()
@@ -58,20 +63,29 @@ class InnerLoader:
         settings: Mapping[str, Any],
         rest: Mapping[str, Any],
         held: Any = None,
+        on_inline: Callable[[str], None] | None = None,
+        ahead: int = 2,
+        cpus: frozenset[int] | None = None,
     ) -> None:
         self.settings = dict(settings)
         self.held = held
+        self.wanted: Mapping[str, Any] | None = None
         self.was_exhausted = False
         self.has_failed = False
         self.group = WorkerGroup()
         self._sampler = sampler
+        self._on_inline, self._ahead = on_inline, ahead
+        self._timeout = settings.get("timeout", 0)
         is_inline = not settings.get("num_workers")
         arrival = Arrival() if is_inline else IN_WORKER
         self.issued = None if sampler is None else IssuedIndices(sampler, inline=arrival if is_inline else None)
         arguments = {**rest, **settings, "collate_fn": Collate(collate_fn, arrival)}
+        if on_inline is not None:
+            arguments["timeout"] = 0  # torch has none without workers; the thread has
         if not is_inline:
             wanted = settings.get("multiprocessing_context")
             arguments["multiprocessing_context"] = recording_context(wanted, self.group)
+            arguments["worker_init_fn"] = WorkerInit(settings.get("worker_init_fn"), cpus)
         if self.issued is not None and makes_batches:
             arguments["batch_sampler"] = self.issued
         elif self.issued is not None:
@@ -87,6 +101,9 @@ class InnerLoader:
         Args:
             draws_like_new: Whether the draws from random number generators are to be those that starting new workers
                 would make, where some are kept: the sampler is asked twice, and a base seed is drawn between.
+
+        Raises:
+            WorkerStartError: The system does not let a worker start; none is left.
         """
         is_kept = self._loader._iterator is not None
         self.was_exhausted, self.has_failed = False, True
@@ -96,9 +113,25 @@ class InnerLoader:
             torch.empty((), dtype=torch.int64).random_(generator=self._loader.generator)
         if self.issued is not None:
             self.issued.begin_epoch()
-        self._source = iter(self._loader)
+        self._source = self._start()
+        if self._on_inline is not None and self.issued is not None:
+            self._source = ThreadIterator(
+                self._source, ahead=self._ahead, timeout=self._timeout, issued=self.issued, on_inline=self._on_inline
+            )
         self.has_failed = False
         return self._source
+
+    def _start(self) -> Any:
+        try:
+            return iter(self._loader)
+        except (OSError, RuntimeError, WorkerStartError) as error:
+            if isinstance(error, RuntimeError) and "new thread" not in str(error):
+                raise
+            _end_half_started(error)
+            self.group.end()
+            if isinstance(error, WorkerStartError):
+                raise
+            raise WorkerStartError(f"{type(error).__name__}: {error}") from error
 
     def end_epoch(self) -> None:
         """
@@ -128,7 +161,7 @@ class InnerLoader:
         if source is None:
             source = self._loader._iterator
         self._loader._iterator = None
-        shut_down = getattr(source, "_shutdown_workers", None)
+        shut_down = source.close if isinstance(source, ThreadIterator) else getattr(source, "_shutdown_workers", None)
         try:
             if shut_down is not None:
                 shut_down()
@@ -137,6 +170,26 @@ class InnerLoader:
             logger.debug("while workers were ended: %s", error)
         finally:
             self.group.end()
+
+
+def _end_half_started(error: BaseException) -> None:
+    """
+    End the workers that torch's iterator had started when it failed to start another one.
+
+    Its own clean-up stumbles over what it had not set yet, and nobody but the traceback knows it.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        iterator: Any = trace.tb_frame.f_locals.get("self")
+        if type(iterator).__name__ == "_MultiProcessingDataLoaderIter":
+            if not hasattr(iterator, "_workers"):
+                iterator._shutdown = True
+                return
+            if not hasattr(iterator, "_workers_status"):
+                iterator._workers_status = [True] * len(iterator._workers)
+            iterator._shutdown_workers()
+            return
+        trace = trace.tb_next
 
 
 def _keep_what_was_inherited() -> None:

@@ -78,6 +78,7 @@ class IssuedIndices:
         """
         self._iterator: Iterator[Any] = iter(())
         self._issued = 0
+        self._again: list[int] = []
         self.outstanding: dict[int, Any] = {}
 
     def failed(self) -> None:
@@ -86,11 +87,19 @@ class IssuedIndices:
         """
         self.outstanding.pop(min(self.outstanding, default=-1), None)
 
-    def ask_sampler(self) -> None:
+    def put_back(self) -> None:
         """
-        Ask the user's sampler for an iterator and drop it, as torch does once more than it needs.
+        Hand out once more, and first, what was not served.
         """
-        iter(self._sampler)
+        self._again = sorted(self.outstanding, reverse=True)
+
+    def draw_first(self) -> None:
+        """
+        Ask the running iterator for its first indices now, which is when samplers draw random numbers.
+        """
+        if not self._issued:
+            self._next_new()
+            self.put_back()
 
     def __len__(self) -> int:
         return len(self._sampler)  # type: ignore[arg-type]
@@ -104,13 +113,22 @@ class IssuedIndices:
         """
         Yield what the running iterator still has, each batch with its number.
         """
-        for indices in self._iterator:
-            position = self._issued
-            self._issued += 1
-            self.outstanding[position] = indices
+        while (position := self._again.pop() if self._again else self._next_new()) is not None:
+            indices = self.outstanding[position]
             if self._inline is None:
                 yield _Numbered(indices, position)
             else:
                 self._inline.position = position
                 self._inline.seconds = perf_counter()
                 yield indices
+
+    def _next_new(self) -> int | None:
+        """
+        Take the next indices from the running iterator and return their position, None where there are no more.
+        """
+        for indices in self._iterator:
+            position = self._issued
+            self._issued += 1
+            self.outstanding[position] = indices
+            return position
+        return None

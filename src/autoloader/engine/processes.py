@@ -8,11 +8,15 @@ import sys
 import weakref
 from collections.abc import Callable
 from multiprocessing import context
+from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from os import getpid
 from time import monotonic
 from typing import Any
+
+from ..start.interrupts import held
+from ..start.method import prepare
 
 CLOSE_SECONDS = 5.0
 """
@@ -20,6 +24,12 @@ What all workers together get to end by themselves; torch gives as much to each 
 """
 
 KILL_SECONDS = 1.0
+
+
+class WorkerStartError(Exception):
+    """
+    Say that a worker process could not be started.
+    """
 
 
 class WorkerGroup:
@@ -91,13 +101,22 @@ class _Member:
 
     group: WorkerGroup | None = None
 
+    def start(self) -> None:
+        try:
+            with held():
+                super().start()  # type: ignore[misc]
+        except Exception as error:
+            raise WorkerStartError(f"{type(error).__name__}: {error}") from error
+
     def join(self, timeout: float | None = None) -> None:
         if self.group is None or not self.group.is_inherited:
             super().join(timeout if self.group is None else self.group.patience(timeout))  # type: ignore[misc]
 
     def is_alive(self) -> bool:
-        is_inherited = self.group is not None and self.group.is_inherited
-        return not is_inherited and bool(super().is_alive())  # type: ignore[misc]
+        if self.group is not None and self.group.is_inherited:
+            return False
+        # Where SIGCHLD is ignored the system keeps no exit code, and only the sentinel tells of the end.
+        return bool(super().is_alive()) and not wait([self.sentinel], 0)  # type: ignore[misc, attr-defined]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "group"}
@@ -155,4 +174,5 @@ def recording_context(wanted: Any, group: WorkerGroup) -> Any:
     method = base.get_start_method()
     if method not in MEMBERS or type(base) is not type(multiprocessing.get_context(method)):
         return wanted
+    prepare(method)
     return _recording_class(method)(group)

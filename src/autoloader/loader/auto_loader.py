@@ -2,31 +2,44 @@
 AutoLoader, the DataLoader that chooses its own settings.
 """
 
-import functools
-import inspect
 import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from torch.utils.data import DataLoader, IterableDataset
 
 from ..engine.inner import InnerLoader
+from ..engine.processes import WorkerStartError
+from ..errors import MissingMainGuardError
+from ..facts import HostFacts
 from ..findings import describe
-from ..plan import NEEDS_WORKERS, LoaderRequest, Plan
-from ..probe import probe_process
-from ..profiling import Fingerprint
+from ..plan import LoaderRequest, Plan
+from ..policy import Obstacle, with_own_persistence
+from ..probe import probe_host, probe_process
+from ..profiling import Fingerprint, find_open_handle, inspect_dataset
+from ..start import main_guard
+from ..traits import DatasetTraits
 from .iterator import LoaderIterator
-from .planning import batches_per_epoch, check_counts, check_dataset, make_plan, revised
-from .warn import warn_once
+from .planning import batches_per_epoch, check_counts, check_dataset, check_word, make_plan
+from .starting import (
+    Started,
+    cpus_for_workers,
+    is_users,
+    report,
+    report_unsafe_fork,
+    settle,
+    start_failed,
+    with_fallback,
+    with_inline,
+    without_workers,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-P = ParamSpec("P")
-T = TypeVar("T")
 B_co = TypeVar("B_co", covariant=True)
 
 logger = logging.getLogger("autoloader")
@@ -72,6 +85,8 @@ class AutoLoader(DataLoader[B_co]):
         in_order: As in torch.
         epochs: How often you expect to go through the dataset; ``None`` means many times.
         plan: A :class:`Plan`, or the path of a file that :meth:`Plan.save` wrote, to use instead of choosing.
+        on_unsafe: What to do where no worker process may start: ``"fallback"`` loads in the training process and says
+            so once, ``"raise"`` raises WorkersCannotStartError when the loader is iterated.
 
     Raises:
         ArgumentError: A count makes no sense. It is a ValueError, too.
@@ -80,6 +95,7 @@ class AutoLoader(DataLoader[B_co]):
     """
 
     plan: Plan
+    _facts: HostFacts | None
 
     def __init__(
         self,
@@ -103,6 +119,7 @@ class AutoLoader(DataLoader[B_co]):
         in_order: bool = True,
         epochs: int | None = None,
         plan: Plan | str | Path | None = None,
+        on_unsafe: str = "fallback",
     ) -> None:
         optional = {
             "num_workers": num_workers,
@@ -117,9 +134,10 @@ class AutoLoader(DataLoader[B_co]):
         check_dataset(dataset)
         check_counts({**fixed, "epochs": epochs})
         request = LoaderRequest(fixed=fixed, batch_size=batch_size, epochs=epochs)
-        batches = batches_per_epoch(dataset, batch_size, sampler, batch_sampler, drop_last)
-        self.plan = make_plan(dataset, request, batches=batches, has_own_collate=collate_fn is not None, given=plan)
-        self.plan = revised(self.plan)
+        check_word("on_unsafe", on_unsafe, ("fallback", "raise"))
+        traits, self._facts = self._look(dataset, batch_size, sampler, batch_sampler, drop_last, collate_fn)
+        self.plan = make_plan(request, self._facts, traits, given=plan)
+        self.on_unsafe = on_unsafe
         self.epochs = epochs
         self._reset_live_state()
         extra: dict[str, Any] = {"pin_memory_device": pin_memory_device} if pin_memory_device else {}
@@ -137,7 +155,21 @@ class AutoLoader(DataLoader[B_co]):
             **self.plan.as_kwargs(),
         )
         self._is_constructed = True
-        logger.info("plan: %s", ", ".join(f"{name}={choice.value}" for name, choice in self.plan.choices.items()))
+        if not self._is_copy:
+            logger.info("plan: %s", ", ".join(f"{name}={choice.value}" for name, choice in self.plan.choices.items()))
+
+    def _look(
+        self, dataset: Any, batch_size: Any, sampler: Any, batch_sampler: Any, drop_last: bool, collate_fn: Any
+    ) -> tuple[DatasetTraits, HostFacts]:
+        """
+        Return what is known of the dataset and of the host; nothing of either in a worker that is still being started.
+        """
+        self._is_copy = main_guard.is_starting_worker()
+        if self._is_copy:
+            return DatasetTraits(style="map"), HostFacts()
+        batches = batches_per_epoch(dataset, batch_size, sampler, batch_sampler, drop_last)
+        traits = inspect_dataset(dataset, batches_per_epoch=batches, has_own_collate=collate_fn is not None)
+        return traits, probe_host(path=None if traits.is_remote else traits.path)
 
     def _reset_live_state(self) -> None:
         self._lock = threading.RLock()
@@ -173,46 +205,82 @@ class AutoLoader(DataLoader[B_co]):
             self.close()
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        self.plan = revised(self.plan)
-        self._warn_of_workers_not_started()
-        is_users_persistence = self.plan.choices["persistent_workers"].rule == "persistent_workers.fixed"
+        if main_guard.is_starting_worker():
+            place = main_guard.find_in_starting_worker()
+            evidence = {"file": place.file, "line": place.line, "code": place.code, "fix": place.fix}
+            raise MissingMainGuardError(describe("process.importing-main", **evidence))
+        is_users_persistence = is_users(self.plan.choices["persistent_workers"])
         with self._lock:
-            inner = self._take_inner(after_break=is_users_persistence)
-            iterator = LoaderIterator(inner, draws_like_new=not is_users_persistence)
+            inner = self._take_kept(after_break=is_users_persistence)
+            if inner is None:
+                inner = self._new_inner(self._settle())
+            try:
+                iterator = LoaderIterator(inner, draws_like_new=not is_users_persistence)
+            except WorkerStartError as error:
+                self._kept = None
+                found = start_failed(error)
+                self._fall_back(with_fallback(self.plan, found, self._style), found)
+                iterator = LoaderIterator(self._new_inner(self._settings()), draws_like_new=False)
             self._iterators.add(iterator)
         return iterator
 
-    def _warn_of_workers_not_started(self) -> None:
-        """
-        Say so where workers that the user asked for cannot start; where we chose them, the plan says it.
-        """
-        workers, backend = self.plan.choices["num_workers"], self.plan.choices.get("backend")
-        is_users = workers.rule in {"num_workers.fixed", "num_workers.needed"}
-        if backend is None or backend.value != "inline" or not workers.value or not is_users:
-            return
-        evidence = {"rule": backend.rule, "workers": workers.value, "because": backend.because}
-        text = describe("process.workers-not-started", **evidence)
-        warn_once(backend.rule, text, local_rank=probe_process().job.local_rank, stacklevel=3)
+    @property
+    def _style(self) -> Literal["map", "iterable"]:
+        return "iterable" if isinstance(self.dataset, IterableDataset) else "map"
 
-    def _take_inner(self, *, after_break: bool) -> InnerLoader:
+    def _settled(self) -> Started:
         """
-        Return the workers kept from the last epoch if they are free and still as wanted, else new ones.
+        Make the plan right for this moment, as if workers were about to start, and return it.
+
+        A child is started where only that can show whether a worker could load the dataset.
         """
-        settings = self._settings()
-        if not settings.get("persistent_workers"):
-            self._drop_kept()
-            return self._new_inner(settings)
-        if self._kept_is_busy():
-            return self._new_inner({**settings, "persistent_workers": False})
-        held = Fingerprint(self.dataset, self.collate_fn, self.worker_init_fn)
-        if self._kept is not None and not self._kept.may_serve_again(after_break=after_break):
-            self._drop_kept()
-        if self._kept is not None and (self._kept.settings != settings or held.differs_from(self._kept.held)):
+        plan = with_own_persistence(self.plan)
+        if self._is_copy or (not plan.value("num_workers") and plan.choices["backend"].rule == "backend.no-workers"):
+            return Started(plan, None)
+        now, facts = probe_process(), self._facts or probe_host()
+        facts = facts._replace(start_methods=now.start_methods, job=now.job, process=now.process)
+        self._facts = facts
+        parts = {"dataset": self.dataset, "collate_fn": self.collate_fn, "worker_init_fn": self.worker_init_fn}
+        return settle(plan, facts, parts, style=self._style, open_handle=find_open_handle(self.dataset))
+
+    def _settle(self) -> dict[str, Any]:
+        """
+        Settle the plan, say what has to be said, and return the settings of workers that are about to start.
+        """
+        plan, found = self._settled()
+        if found is not None:
+            self._fall_back(plan, found)
+        self.plan = plan
+        if plan.value("backend") == "process" and self._facts is not None:
+            report_unsafe_fork(plan, self._facts, stacklevel=3)
+        return self._settings()
+
+    def _fall_back(self, plan: Plan, found: Obstacle) -> None:
+        """
+        Take the plan that does without worker processes, and say so.
+        """
+        rank = None if self._facts is None else self._facts.job.local_rank
+        must_raise = self.on_unsafe == "raise"
+        report(plan, found, must_raise=must_raise, local_rank=rank, stacklevel=4)
+        self.plan = plan
+
+    def _take_kept(self, *, after_break: bool) -> InnerLoader | None:
+        """
+        Return the workers kept from the last epoch if they are free and still as wanted.
+        """
+        kept = self._kept
+        if kept is None or self._kept_is_busy():
+            return None
+        is_wanted = kept.wanted == self._wanted() and kept.may_serve_again(after_break=after_break)
+        if is_wanted and not self._fingerprint().differs_from(kept.held):
+            return kept
+        if is_wanted:
             logger.info("persistent_workers.dataset-changed: new workers, for what was changed since the last epoch")
-            self._drop_kept()
-        if self._kept is None:
-            self._kept = self._new_inner(settings, held)
-        return self._kept
+        self._drop_kept()
+        return None
+
+    def _fingerprint(self) -> Fingerprint:
+        return Fingerprint(self.dataset, self.collate_fn, self.worker_init_fn)
 
     def _kept_is_busy(self) -> bool:
         kept = self._kept
@@ -228,7 +296,7 @@ class AutoLoader(DataLoader[B_co]):
         if kept is not None and not is_busy:
             kept.close()
 
-    def _settings(self) -> dict[str, Any]:
+    def _wanted(self) -> dict[str, Any]:
         """
         Return the arguments that say how batches load, from the plan and from what was set since.
         """
@@ -236,12 +304,44 @@ class AutoLoader(DataLoader[B_co]):
         settings.update(worker_init_fn=self.worker_init_fn, generator=self.generator)
         if settings.get("num_workers"):
             settings["persistent_workers"] = self.plan.value("persistent_workers")
-        if self.plan.value("backend") == "inline" and settings.get("num_workers"):
-            settings = {name: value for name, value in settings.items() if name not in NEEDS_WORKERS}
-            settings["num_workers"] = 0
+        if not is_users(self.plan.choices["multiprocessing_context"]):
+            settings.pop("multiprocessing_context", None)
         return settings
 
-    def _new_inner(self, settings: dict[str, Any], held: Fingerprint | None = None) -> InnerLoader:
+    def _settings(self) -> dict[str, Any]:
+        """
+        Return these arguments as they are legal together in this moment.
+        """
+        settings, backend = self._wanted(), self.plan.value("backend")
+        if settings["num_workers"] and backend == "process":
+            settings["multiprocessing_context"] = self.plan.value("multiprocessing_context")
+        elif backend == "thread":
+            settings = {**without_workers(settings), "timeout": self.timeout}
+        elif settings["num_workers"]:
+            settings = without_workers(settings)
+        return settings
+
+    def _new_inner(self, settings: dict[str, Any]) -> InnerLoader:
+        """
+        Return a new inner loader; if its workers are to be kept and no kept ones are in use, it is the one to keep.
+        """
+        keeps = bool(settings.get("persistent_workers")) and self._kept is None
+        if not keeps and settings.get("persistent_workers"):
+            settings = {**settings, "persistent_workers": False}
+        inner = self._make_inner(settings, self._fingerprint() if keeps else None)
+        if keeps:
+            inner.wanted = self._wanted()
+            self._kept = inner
+        return inner
+
+    def _note_inline(self, because: str) -> None:
+        """
+        Note in the plan that batches load inline, where a thread turned out not to do.
+        """
+        logger.info("backend.not-in-a-thread: batches load inline, because %s", because)
+        self.plan = with_inline(self.plan, because)
+
+    def _make_inner(self, settings: dict[str, Any], held: Fingerprint | None) -> InnerLoader:
         is_iterable = isinstance(self.dataset, IterableDataset)
         makes_batches = self.batch_sampler is not None
         rest: dict[str, Any] = {"pin_memory_device": self.pin_memory_device} if self.pin_memory_device else {}
@@ -256,6 +356,9 @@ class AutoLoader(DataLoader[B_co]):
             settings=settings,
             rest=rest,
             held=held,
+            on_inline=_without_holding(self._note_inline) if self.plan.value("backend") == "thread" else None,
+            ahead=self.prefetch_factor or 2,
+            cpus=cpus_for_workers(self._facts),
         )
 
     def close(self) -> None:
@@ -279,48 +382,24 @@ class AutoLoader(DataLoader[B_co]):
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in {"_kept", "_iterators", "_lock"}}
+        live = {"_kept", "_iterators", "_lock", "_facts"}
+        return {name: value for name, value in self.__dict__.items() if name not in live}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._facts = None
         self._reset_live_state()
 
 
-def _with_arguments_of(loader: Callable[P, Any]) -> Callable[[Callable[..., T]], Callable[P, T]]:
+def _without_holding(method: Callable[[str], None]) -> Callable[[str], None]:
     """
-    Let a function take the arguments of *loader*, to type checkers as well as to ``inspect.signature``.
+    Return a function that calls a bound method as long as its object is held by somebody else.
     """
+    reference = weakref.WeakMethod(method)
 
-    def decorate(function: Callable[..., T]) -> Callable[P, T]:
-        @functools.wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            return function(*args, **kwargs)
+    def call(argument: str) -> None:
+        held = reference()
+        if held is not None:
+            held(argument)
 
-        call.__signature__ = inspect.signature(loader).replace(  # type: ignore[attr-defined]
-            return_annotation=inspect.signature(function).return_annotation
-        )
-        return call
-
-    return decorate
-
-
-@_with_arguments_of(AutoLoader)
-def auto_loader(*args: Any, **kwargs: Any) -> AutoLoader[Any]:
-    """
-    Return a DataLoader whose settings fit this machine and this dataset.
-
-    It takes all arguments of torch's DataLoader, in torch's order; what you set stands, what you leave out is chosen.
-    Beside them: *epochs*, how often you expect to go through the dataset, and *plan*, a Plan or the path of one, to
-    use instead of choosing. AutoLoader's own documentation tells all of them.
-    """
-    return AutoLoader(*args, **kwargs)
-
-
-@_with_arguments_of(AutoLoader)
-def plan_loader(*args: Any, **kwargs: Any) -> Plan:
-    """
-    Return only the settings: ``DataLoader(dataset, 64, **plan_loader(dataset, 64).as_kwargs())``.
-
-    It takes the arguments of auto_loader.
-    """
-    return AutoLoader(*args, **kwargs).plan
+    return call

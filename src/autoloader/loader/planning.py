@@ -12,12 +12,12 @@ from typing import Any
 from torch.utils.data import DataLoader, IterableDataset
 
 from ..errors import ArgumentError, PlanFileError
+from ..facts import HostFacts
 from ..findings import describe
 from ..plan import LoaderRequest, Plan
-from ..policy import recommend, revise, with_repetition_note
-from ..probe import probe_host, probe_process
-from ..profiling import inspect_dataset
+from ..policy import recommend, with_own_persistence, with_repetition_note
 from ..profiling.inspect import length_of
+from ..traits import DatasetTraits
 
 COUNTS = {
     "num_workers": (0, "0 loads in the training process"),
@@ -47,6 +47,18 @@ def check_counts(arguments: Mapping[str, Any]) -> None:
             raise ArgumentError(text) from None
         if count < least:
             raise ArgumentError(describe("argument.too-small", name=name, value=value, meaning=meaning, least=least))
+
+
+def check_word(name: str, value: Any, known: tuple[str, ...]) -> None:
+    """
+    Refuse a word that is none of those that an argument takes.
+
+    Raises:
+        ArgumentError: It is not.
+    """
+    if value not in known:
+        text = describe("argument.unknown-word", name=name, value=value, known=" or ".join(map(repr, known)))
+        raise ArgumentError(text)
 
 
 def check_dataset(dataset: Any) -> None:
@@ -84,20 +96,18 @@ def batches_per_epoch(dataset: Any, batch_size: Any, sampler: Any, batch_sampler
 
 
 def make_plan(
-    dataset: Any,
     request: LoaderRequest,
+    facts: HostFacts,
+    traits: DatasetTraits,
     *,
-    batches: int | None,
-    has_own_collate: bool,
     given: "Plan | str | Path | None",
 ) -> Plan:
     """
     Return the plan for a new loader: the policy's, or the one that was given, the user's own values in place.
     """
     if given is None:
-        traits = inspect_dataset(dataset, batches_per_epoch=batches, has_own_collate=has_own_collate)
-        return recommend(probe_host(path=None if traits.is_remote else traits.path), traits, request)
-    return with_repetition_note(load_given(given).with_fixed(request.fixed), inspect_dataset(dataset))
+        return recommend(facts, traits, request)
+    return with_own_persistence(with_repetition_note(load_given(given).with_fixed(request.fixed), traits))
 
 
 def load_given(given: "Plan | str | Path") -> Plan:
@@ -118,10 +128,3 @@ def load_given(given: "Plan | str | Path") -> Plan:
             raise PlanFileError(describe("plan.malformed", path=str(given), reason=error)) from error
         return plan
     raise ArgumentError(describe("plan.not-a-plan", value=given, type=type(given).__name__))
-
-
-def revised(plan: Plan) -> Plan:
-    """
-    Return *plan* for the state in which this process is now.
-    """
-    return revise(plan, probe_process())

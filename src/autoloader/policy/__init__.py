@@ -2,7 +2,21 @@
 What to choose: from facts, traits and a request to a plan. Pure: same input, same output.
 """
 
-from .recommend import recommend, revise, with_repetition_note
+from .backend import Obstacle, fallback, find_obstacle, find_obstacle_to, obstacle
+from .multiprocessing_context import find_hazard, start_candidates
+from .recommend import recommend, with_own_persistence, with_repetition_note
 from .rules import RULES
 
-__all__ = ["RULES", "recommend", "revise", "with_repetition_note"]
+__all__ = [
+    "RULES",
+    "Obstacle",
+    "fallback",
+    "find_hazard",
+    "find_obstacle",
+    "find_obstacle_to",
+    "obstacle",
+    "recommend",
+    "start_candidates",
+    "with_own_persistence",
+    "with_repetition_note",
+]

@@ -2,44 +2,112 @@
 Chooses the start method of worker processes.
 """
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from ..facts import HostFacts, ProcessFacts
+from ..facts import HostFacts
 from ..plan import Choice, LoaderRequest
 from .fixed import fixed_choice
 
 NAME = "multiprocessing_context"
 
 
+class Hazard(NamedTuple):
+    """
+    What a forked child could find half-done.
+    """
+
+    because: str
+    is_certain: bool = True
+    """False for an accelerator: a forked worker is harmed only if it touches it, and few do."""
+
+
 def choose_multiprocessing_context(facts: HostFacts, request: LoaderRequest) -> Choice[Any]:
     """
-    Choose how workers start.
+    Choose how workers start, as far as facts tell; that a worker can load the dataset is seen when one starts.
+    """
+    return start_candidates(facts, request)[0]
 
-    The process's own choice stands, and so does a default of fork, which is what a plain DataLoader uses. Where
-    the default is another method, as on Linux since Python 3.14, fork is used while the process is quiet: it needs
-    no import of the main module, and takes datasets that cannot be pickled. macOS is never forked: its system
+
+def start_candidates(
+    facts: HostFacts, request: LoaderRequest, open_handle: str | None = None
+) -> tuple[Choice[Any], ...]:
+    """
+    Return the start methods that are worth trying, the best first.
+
+    A quiet process forks: that needs no import of the main module, takes datasets that cannot be pickled and shares
+    their memory. It does so unless it has set another method, and then still for a dataset that this other one cannot
+    load. A process in which fork is not safe uses the fork server where there is one. macOS is never forked: its system
     libraries do not survive it (CPython issue 77906).
+
+    Args:
+        facts: The host and this process.
+        request: What the caller fixed: a method of the user's is the only candidate.
+        open_handle: The attribute of the dataset that holds an open file, whose position forked workers would share.
     """
     fixed = fixed_choice(NAME, request)
     if fixed is not None:
-        return fixed
+        return (fixed,)
+    methods, hazard = facts.start_methods, find_hazard(facts, open_handle)
+    has_fork = "fork" in methods.available and facts.system.platform != "macos"
+    if hazard is None and has_fork and methods.in_force in {None, "fork"}:
+        return (_safe_fork(facts),)
+    other = _other_than_fork(facts, hazard)
+    may_fork = has_fork and (hazard is None or not hazard.is_certain) and other.value != "fork"
+    return (other, Choice(value="fork", rule=f"{NAME}.unloadable", because="")) if may_fork else (other,)
+
+
+def _safe_fork(facts: HostFacts) -> Choice[Any]:
     methods = facts.start_methods
-    if methods.in_force is not None:
-        because = f"the start method of this process is set to {methods.in_force} already"
-        return Choice(value=methods.in_force, rule=f"{NAME}.set-by-process", because=because)
-    may_fork = "fork" in methods.available and facts.system.platform != "macos"
-    if methods.default != "fork" and may_fork and is_quiet(facts.process):
-        because = "no thread and no accelerator is in use in this process, so fork is safe"
-        return Choice(value="fork", rule=f"{NAME}.quiet-process", because=because)
-    because = f"Python's default on this system is {methods.default or 'not known'}"
-    return Choice(value=methods.default, rule=f"{NAME}.process-default", because=because)
+    if methods.in_force == "fork":
+        return _set_by_process("fork")
+    if methods.default == "fork":
+        return _process_default("fork")
+    because = "no thread and no accelerator is in use in this process, so fork is safe"
+    return Choice(value="fork", rule=f"{NAME}.quiet-process", because=because)
 
 
-def is_quiet(process: ProcessFacts) -> bool:
+def _other_than_fork(facts: HostFacts, hazard: Hazard | None) -> Choice[Any]:
+    methods = facts.start_methods
+    usual = methods.in_force or methods.default
+    if usual == "fork" and hazard is not None:
+        spare = "spawn" if "forkserver" not in methods.available or facts.system.platform == "macos" else "forkserver"
+        return Choice(value=spare, rule=f"{NAME}.fork-unsafe", because=f"fork is not safe: {hazard.because}")
+    return _process_default(usual) if methods.in_force is None else _set_by_process(usual)
+
+
+def _set_by_process(method: Any) -> Choice[Any]:
+    because = f"the start method of this process is set to {method} already"
+    return Choice(value=method, rule=f"{NAME}.set-by-process", because=because)
+
+
+def _process_default(method: Any) -> Choice[Any]:
+    because = f"Python's default on this system is {method or 'not known'}"
+    return Choice(value=method, rule=f"{NAME}.process-default", because=because)
+
+
+def find_hazard(facts: HostFacts, open_handle: str | None = None) -> Hazard | None:
     """
-    Return whether this process has nothing that a forked child could find half-done: no thread, no accelerator.
+    Return why fork is not safe in this process; ``None`` where nothing is known that speaks against it.
     """
-    return process.other_threads == 0 and process.is_accelerator_initialised is False
+    return next(_hazards(facts, open_handle), None)
+
+
+def _hazards(facts: HostFacts, open_handle: str | None) -> Iterator[Hazard]:
+    process = facts.process
+    if facts.system.platform == "macos":
+        yield Hazard("the system libraries of macOS do not survive it")
+    if process.other_threads:
+        names = ", ".join(repr(name) for name in process.other_threads[:3])
+        yield Hazard(f"other threads run in this process ({names}), and a lock that one holds would never be released")
+    if process.fork_unsafe_modules:
+        yield Hazard(f"{process.fork_unsafe_modules[0]} is loaded, which does not survive it")
+    if open_handle is not None:
+        yield Hazard(f"dataset.{open_handle} is open, and forked workers would share its position")
+    if process.is_accelerator_initialised:
+        yield Hazard("an accelerator is in use in this process", is_certain=False)
+    elif process.native_threads:
+        yield Hazard(f"{process.native_threads} threads of libraries run in this process")
 
 
 def method_name(value: Any) -> str | None:

@@ -10,7 +10,7 @@ from ..facts import HostFacts
 from ..plan import Choice, Limit, LoaderRequest, smallest
 from ..records import number_text
 from ..traits import DatasetTraits
-from .backend import find_obstacle
+from .backend import find_obstacle, find_obstacle_to
 from .fixed import fixed_choice, needs_workers
 from .limits import bytes_of_batch, cpu_budget, cpus_of_rank, cpus_text, worker_limits
 from .multiprocessing_context import method_name
@@ -57,7 +57,7 @@ def choose_num_workers(facts: HostFacts, traits: DatasetTraits, request: LoaderR
     fixed = fixed_choice("num_workers", request)
     if fixed is not None:
         return fixed
-    choice = _without_workers(facts, traits, request, context) or _by_limits(facts, traits, request, context)
+    choice = _without_workers(facts, traits, context) or _by_limits(facts, traits, request, context)
     needed_by = needs_workers(request)
     if choice.value == 0 and needed_by:
         because = f"you set {' and '.join(needed_by)}, which torch accepts with workers only"
@@ -65,27 +65,22 @@ def choose_num_workers(facts: HostFacts, traits: DatasetTraits, request: LoaderR
     return choice
 
 
-def _without_workers(
-    facts: HostFacts, traits: DatasetTraits, request: LoaderRequest, context: Any
-) -> Choice[int] | None:
+def _without_workers(facts: HostFacts, traits: DatasetTraits, context: Any) -> Choice[int] | None:
     """
-    Return 0 where workers cannot start, would repeat data or have nothing to gain.
+    Return 0 where workers would repeat data, have nothing to gain or cannot start.
     """
-    obstacle = find_obstacle(facts, context)
-    if obstacle is not None:
-        return _none(obstacle.rule, obstacle.because)
-    if method_name(context) != "fork" and "multiprocessing_context" not in request.fixed:
-        method = method_name(context) or "another start method than fork"
-        return _none("not-forked", f"that {method} can load the dataset in a worker is not checked yet")
     if traits.batches_per_epoch == 0:
         return _none("no-batches", "the dataset has no batches")
     if traits.is_in_memory:
         return _none("in-memory", "samples are slices of what is in memory already")
+    if repeats_in_workers(traits):
+        return _none("iterable-not-sharded", "each worker would yield the whole dataset again")
+    found = find_obstacle(facts) or find_obstacle_to(method_name(context), facts)
+    if found is not None:
+        return _none(found.rule, found.because)
     if traits.open_handle is not None:
         because = f"dataset.{traits.open_handle} is open, and forked workers would share its position"
         return _none("open-handle", because)
-    if repeats_in_workers(traits):
-        return _none("iterable-not-sharded", "each worker would yield the whole dataset again")
     return None
 
 

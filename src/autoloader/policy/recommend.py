@@ -11,10 +11,10 @@ from ..findings import describe
 from ..plan import PASSED_ON, Choice, LoaderRequest, Note, Plan
 from ..records import number_text
 from ..traits import DatasetTraits
-from .backend import choose_backend, find_obstacle
+from .backend import choose_backend, find_obstacle, find_obstacle_to
 from .fixed import fixed_choice
 from .limits import size_text
-from .multiprocessing_context import choose_multiprocessing_context
+from .multiprocessing_context import choose_multiprocessing_context, method_name
 from .num_workers import choose_num_workers, repeats_in_workers
 from .persistent_workers import choose_persistent_workers, torchs_own
 from .pin_memory import choose_pin_memory
@@ -47,7 +47,7 @@ def recommend(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest) -
         "persistent_workers": choose_persistent_workers(traits, request, workers),
         "pin_memory": choose_pin_memory(facts, request),
         "multiprocessing_context": context_shown,
-        "backend": choose_backend(facts, workers.value, context.value),
+        "backend": choose_backend(facts, workers, method_name(context.value), traits.style),
     }
     for name in PASSED_ON:
         given = fixed_choice(name, request)
@@ -67,24 +67,14 @@ def with_repetition_note(plan: Plan, traits: DatasetTraits) -> Plan:
     return replace(plan, notes=(*plan.notes, _note("dataset.iterable-repeated", workers=workers)))
 
 
-def revise(plan: Plan, facts: HostFacts) -> Plan:
+def with_own_persistence(plan: Plan) -> Plan:
     """
-    Return *plan* with the choices made anew that depend on what can change after a loader was made.
-
-    Args:
-        plan: What was chosen, and what the user set since.
-        facts: The host and this process, as they are now.
+    Return *plan* with torch's own persistence of workers, if the user set their number after it was made.
     """
-    choices = dict(plan.choices)
-    in_force, context = facts.start_methods.in_force, choices["multiprocessing_context"]
-    if context.rule == "multiprocessing_context.process-default" and in_force not in {None, context.value}:
-        choices["multiprocessing_context"] = choose_multiprocessing_context(facts, LoaderRequest())
-    method = choices["multiprocessing_context"].value or in_force or facts.start_methods.default
-    choices["backend"] = choose_backend(facts, plan.value("num_workers"), method)
-    persistent = choices["persistent_workers"]
-    if choices["num_workers"].rule == "num_workers.fixed" and persistent.rule == "persistent_workers.many-epochs":
-        choices["persistent_workers"] = torchs_own()
-    return plan if choices == plan.choices else replace(plan, choices=choices)
+    workers, persistent = plan.choices["num_workers"], plan.choices["persistent_workers"]
+    if workers.rule != "num_workers.fixed" or persistent.rule != "persistent_workers.many-epochs":
+        return plan
+    return replace(plan, choices={**plan.choices, "persistent_workers": torchs_own()})
 
 
 def _notes(facts: HostFacts, traits: DatasetTraits, choices: Mapping[str, Choice[Any]], context: Any) -> Iterator[Note]:
@@ -92,23 +82,26 @@ def _notes(facts: HostFacts, traits: DatasetTraits, choices: Mapping[str, Choice
     Yield what the user could change on the host or in the dataset, where it decided a choice.
     """
     rules = {choice.rule for choice in choices.values()}
-    if rules & {"num_workers.shared-memory", "prefetch_factor.shared-memory"}:
+    is_short = bool(rules & {"num_workers.shared-memory", "prefetch_factor.shared-memory"})
+    if is_short and facts.shared_memory.is_writable is not False:
         yield _shared_memory_note(facts.shared_memory)
     if rules & {"num_workers.open-files", "prefetch_factor.open-files"}:
         yield _note("host.open-files-low", limit=f"{facts.limits.open_files_soft:.0f}")
     if facts.cpu.bound_by == "quota_cpus" and facts.cpu.quota_cpus is not None and facts.cpu.logical is not None:
         quota = number_text(facts.cpu.quota_cpus)
         yield _note("host.cpu-quota", quota=quota, logical=facts.cpu.logical)
+    cpu = facts.cpu
+    if cpu.affinity_bound_by is not None and cpu.affinity is not None and cpu.affinity_now == cpu.affinity:
+        yield _note("host.openmp-binding", variable=cpu.affinity_bound_by, cpus=len(cpu.affinity))
     if "num_workers.iterable-not-sharded" in rules:
         yield _note("dataset.iterable-not-sharded")
     if traits.open_handle is not None and (choices["num_workers"].value or "num_workers.open-handle" in rules):
         yield _note("dataset.open-handle", name=traits.open_handle)
     if "num_workers.no-batches" in rules:
         yield _note("dataset.empty")
-    obstacle = find_obstacle(facts, context)
-    is_inline_for_it = bool(rules & {"num_workers.reimports-main", "backend.reimports-main"})
-    if obstacle is not None and obstacle.note is not None and is_inline_for_it and not traits.is_in_memory:
-        yield obstacle.note
+    found = find_obstacle(facts, choices["num_workers"].value or 1) or find_obstacle_to(method_name(context), facts)
+    if found is not None and choices["backend"].rule == f"backend.{found.rule}":
+        yield found.note
     if crosses_network(facts, traits):
         yield _note("storage.network", path=traits.path, filesystem=facts.storage.filesystem or "another machine")
     if "num_workers.storage-hdd" in rules:
@@ -116,8 +109,6 @@ def _notes(facts: HostFacts, traits: DatasetTraits, choices: Mapping[str, Choice
 
 
 def _shared_memory_note(shared: SharedMemoryFacts) -> Note:
-    if shared.is_writable is False:
-        return _note("host.shared-memory-read-only", path=shared.path)
     return _note("host.shared-memory-small", path=shared.path, free=size_text(shared.free_bytes or 0))
 
 

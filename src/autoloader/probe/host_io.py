@@ -4,10 +4,12 @@ The one place that asks the operating system and the running interpreter anythin
 Every question answers ``None`` where the host does not say; none raises, and none changes the process.
 """
 
+import importlib
 import os
 import sys
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 _MOST_BYTES = 4 << 20
 
@@ -33,11 +35,21 @@ class StartMethods(NamedTuple):
 
 class MainModule(NamedTuple):
     """
-    How ``__main__`` was started: the name of its import spec, and its file.
+    How ``__main__`` was started: the name of its import spec, its file, and whether that is there.
     """
 
     spec_name: str | None
     file: str | None
+    is_file: bool | None = None
+
+
+class PythonThread(NamedTuple):
+    """
+    A Python thread: its name, and the module and name of what it runs.
+    """
+
+    name: str
+    runs: str
 
 
 class HostIO(Protocol):
@@ -55,6 +67,7 @@ class HostIO(Protocol):
     def is_writable(self, path: str) -> bool | None: ...
     def disk_space(self, path: str) -> DiskSpace | None: ...
     def affinity(self) -> tuple[int, ...] | None: ...
+    def affinity_at_import(self) -> tuple[int, ...] | None: ...
     def cpu_count(self) -> int | None: ...
     def resource_limit(self, name: str) -> tuple[float, float] | None: ...
     def uname(self) -> tuple[str, str]: ...
@@ -64,7 +77,12 @@ class HostIO(Protocol):
     def temp_dir(self) -> str | None: ...
     def start_methods(self) -> StartMethods | None: ...
     def main_module(self) -> MainModule: ...
-    def other_threads(self) -> int | None: ...
+    def other_threads(self) -> tuple[PythonThread, ...]: ...
+    def pause(self) -> None: ...
+    def loaded_modules(self, names: Iterable[str]) -> tuple[str, ...]: ...
+    def interpreter(self) -> str | None: ...
+    def is_frozen(self) -> bool: ...
+    def has_semaphores(self) -> bool: ...
     def is_daemonic(self) -> bool: ...
     def is_dataloader_worker(self) -> bool: ...
     def is_accelerator_initialised(self) -> bool: ...
@@ -163,6 +181,13 @@ class RealHost:
             return tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else None
         except OSError:
             return None
+
+    def affinity_at_import(self) -> tuple[int, ...] | None:
+        """
+        Return the CPUs that this process could use before torch was loaded, if autoloader was imported before it.
+        """
+        seen = getattr(sys.modules.get("autoloader.start.affinity"), "SEEN_AT_IMPORT", None)
+        return None if seen is None else tuple(sorted(seen))
 
     def cpu_count(self) -> int | None:
         """
@@ -264,14 +289,57 @@ class RealHost:
         main = sys.modules.get("__main__")
         spec = getattr(main, "__spec__", None)
         file = getattr(main, "__file__", None)
-        return MainModule(getattr(spec, "name", None), file if isinstance(file, str) else None)
+        if not isinstance(file, str):
+            return MainModule(getattr(spec, "name", None), None)
+        original = getattr(sys.modules.get("multiprocessing.process"), "ORIGINAL_DIR", None)
+        return MainModule(getattr(spec, "name", None), file, os.path.exists(os.path.join(original or "", file)))
 
-    def other_threads(self) -> int | None:
+    def other_threads(self) -> tuple[PythonThread, ...]:
         """
-        Return the number of Python threads besides this one.
+        Return the Python threads besides this one.
         """
         threading = sys.modules.get("threading")
-        return 0 if threading is None else threading.active_count() - 1
+        if threading is None:
+            return ()
+        current = threading.current_thread()
+        return tuple(_describe_thread(thread) for thread in threading.enumerate() if thread is not current)
+
+    def pause(self) -> None:
+        """
+        Wait long enough for a thread of this process to end that is about to.
+        """
+        time.sleep(0.001)
+
+    def loaded_modules(self, names: Iterable[str]) -> tuple[str, ...]:
+        """
+        Return those of the modules that this process has loaded.
+        """
+        return tuple(name for name in names if sys.modules.get(name) is not None)
+
+    def interpreter(self) -> str | None:
+        """
+        Return the program that multiprocessing starts for a child.
+        """
+        spawn = sys.modules.get("multiprocessing.spawn")
+        chosen = sys.executable if spawn is None else spawn.get_executable()
+        return os.fsdecode(chosen) if chosen else None
+
+    def is_frozen(self) -> bool:
+        """
+        Return whether this Python is part of a program that was packed into one file or folder.
+        """
+        return bool(getattr(sys, "frozen", False))
+
+    def has_semaphores(self) -> bool:
+        """
+        Return whether a semaphore can be made; the one that is made to see it has no name left and goes at once.
+        """
+        try:
+            _multiprocessing: Any = importlib.import_module("_multiprocessing")
+            _multiprocessing.SemLock(1, 1, 1, f"/autoloader-{os.getpid()}-{os.urandom(4).hex()}", True)
+        except (ImportError, AttributeError, OSError):
+            return False
+        return True
 
     def is_daemonic(self) -> bool:
         """
@@ -318,3 +386,11 @@ class RealHost:
             return int(memory.total), int(memory.available)
         except Exception:  # noqa: BLE001 (a broken psutil raises anything, PermissionError at import for one)
             return None
+
+
+def _describe_thread(thread: Any) -> PythonThread:
+    """
+    Return a thread by its name, and by what it runs: its target, or its own class.
+    """
+    runs = getattr(thread, "_target", None) or type(thread)
+    return PythonThread(thread.name, f"{getattr(runs, '__module__', '')}.{getattr(runs, '__qualname__', '')}")

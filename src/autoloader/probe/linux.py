@@ -8,7 +8,7 @@ from ..facts import CpuFacts, HostFacts, JobFacts, LimitFacts, MemoryFacts, Numa
 from . import cgroup
 from .accelerator import read_accelerator
 from .host_io import HostIO
-from .interpreter import read_process, read_python_cpu_count, read_start_methods
+from .interpreter import read_affinity, read_process, read_python_cpu_count, read_start_methods
 from .job import read_job, read_scheduler_cpus
 from .mounts import Mount, parse_mountinfo
 from .parse import (
@@ -119,7 +119,10 @@ def _read_cpu(io: HostIO, mounts: tuple[Mount, ...], job: JobFacts) -> CpuFacts:
         _put_topology(readings, io, online)
     else:
         logical = readings.put("logical", io.cpu_count(), "os.cpu_count()")
-    affinity = readings.put("affinity", io.affinity(), "sched_getaffinity")
+    affinity, source, variable = read_affinity(io)
+    readings.put("affinity", affinity, source)
+    readings.put("affinity_bound_by", variable, "the environment")
+    readings.put("affinity_now", io.affinity(), "sched_getaffinity")
     cpuset, source = cgroup.read_cpuset(io, mounts) or (None, "")
     readings.put("cpuset", cpuset, source)
     quota, source = cgroup.read_quota(io, mounts) or (None, "")

@@ -152,6 +152,28 @@ def reimported_main(spec_name: str | None, file: str | None) -> str | None:
     return file
 
 
+def is_python_program(path: str) -> bool:
+    """
+    Return whether a program's name says that it is a Python interpreter, alone or inside an application.
+
+    ``python3.12``, ``pythonw.exe``, ``pypy3``, ``graalpy``, Maya's ``mayapy`` and Houdini's ``hython`` are; an
+    application that embeds Python, ``blender`` for instance, would start once more.
+    """
+    name = re.split(r"[\\/]", path)[-1].lower()
+    return re.search(r"python|pypy|graalpy|mayapy|hython", name) is not None
+
+
+def parse_mapped_libraries(text: str) -> set[str]:
+    """
+    Return the names of the shared libraries in ``/proc/self/maps``.
+
+    Source: Linux, Documentation/filesystems/proc.rst, "/proc/PID/maps": the sixth column is the path.
+    """
+    columns = (line.split(maxsplit=5) for line in text.splitlines())
+    names = (column[5].rpartition("/")[2] for column in columns if len(column) == 6)
+    return {name for name in names if ".so" in name}
+
+
 def tightest(limits: Mapping[str, float | None]) -> tuple[float, str] | None:
     """
     Return the smallest of the limits that are known and greater than 0, and its name; of equal ones the first.

@@ -3,6 +3,6 @@ What is known of this dataset.
 """
 
 from .fingerprint import Fingerprint
-from .inspect import inspect_dataset
+from .inspect import find_open_handle, inspect_dataset
 
-__all__ = ["Fingerprint", "inspect_dataset"]
+__all__ = ["Fingerprint", "find_open_handle", "inspect_dataset"]

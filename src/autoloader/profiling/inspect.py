@@ -73,7 +73,7 @@ def inspect_dataset(
         is_worker_aware=is_iterable and _is_worker_aware(dataset),
         path=path,
         is_remote=is_remote,
-        open_handle=_open_handle(dataset),
+        open_handle=find_open_handle(dataset),
         sample_kind=None if path is None else _KINDS.get(path.rpartition(".")[2].lower()),
         sample_bytes=_sample_bytes(dataset),
     )
@@ -278,7 +278,7 @@ def _first_path(value: Any) -> str | None:
     return text if text is not None and looks_like_one and "\n" not in text else None
 
 
-def _open_handle(dataset: Any) -> str | None:
+def find_open_handle(dataset: Any) -> str | None:
     """
     Return the name of the first attribute that is open on a file, in a dataset or in the first ones that it wraps.
     """

@@ -1,0 +1,255 @@
+"""
+The thread backend: one thread of the training process that loads batches ahead, where no worker process may start.
+"""
+
+import atexit
+import contextlib
+import contextvars
+import queue
+import random
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import Any, NamedTuple
+
+import torch
+
+from .issue import IssuedIndices
+from .processes import CLOSE_SECONDS
+
+POLL_SECONDS = 1.0
+"""
+How long a wait lasts before it looks around: Python on Windows notices Ctrl-C between two waits only.
+"""
+
+
+class _Outcome(NamedTuple):
+    """
+    What one call of the source's ``next()`` did.
+    """
+
+    item: Any = None
+    error: BaseException | None = None
+
+
+class _Shared:
+    """
+    What the thread and the iterator in front of it have in common.
+
+    The thread holds nothing else, so that an iterator which nobody holds any more is dropped, and stops its thread.
+    """
+
+    def __init__(self, source: Iterator[Any]) -> None:
+        self.source = source
+        self.outcomes: queue.SimpleQueue[_Outcome] = queue.SimpleQueue()
+        self.allowed = threading.Semaphore(0)
+        self.is_stopped = False
+
+    def stop(self) -> None:
+        """
+        Let the thread end after the item that it is drawing.
+        """
+        self.is_stopped = True
+        self.allowed.release()
+
+
+class ThreadIterator:
+    """
+    Draws from an iterator in a thread, ahead of whoever asks, and gives what it draws in the same order.
+
+    The first item is drawn alone. If that fails, or draws from the global random number generators, which threads
+    share and would draw from in no certain order, everything else is drawn inline.
+
+    Args:
+        source: What to draw from; it may be asked again after it raised an error.
+        ahead: Items that are drawn and not yet asked for, at most.
+        timeout: Seconds that one ``next()`` may take; 0 for any time.
+        issued: The indices that the source draws from, which can be handed out again.
+        on_inline: Called with the reason when drawing goes on inline.
+    """
+
+    def __init__(
+        self,
+        source: Iterator[Any],
+        *,
+        ahead: int,
+        timeout: float,
+        issued: IssuedIndices,
+        on_inline: Callable[[str], None],
+    ) -> None:
+        self._shared = _Shared(source)
+        self._ahead = ahead
+        self._timeout = timeout
+        self._issued = issued
+        self._on_inline = on_inline
+        self._is_inline = False
+        self._thread: threading.Thread | None = None
+
+    def __iter__(self) -> "ThreadIterator":
+        return self
+
+    def __next__(self) -> Any:
+        if self._is_inline:
+            return next(self._shared.source)
+        if self._thread is None:
+            return self._first()
+        self._shared.allowed.release()
+        return self._give(self._receive())
+
+    def _first(self) -> Any:
+        """
+        Draw the first item in the thread, and see whether the others can be drawn there, too.
+        """
+        self._issued.draw_first()
+        before = random_states()
+        try:
+            self._thread = _start_thread(self._shared)
+        except RuntimeError as error:  # no more threads are allowed
+            return self._go_on_inline(f"no thread could be started ({error})")
+        self._shared.allowed.release()
+        outcome = self._receive()
+        if isinstance(outcome.error, Exception) and not isinstance(outcome.error, StopIteration):
+            restore_random_states(before)
+            self._issued.put_back()
+            kind = type(outcome.error)
+            return self._go_on_inline(f"the first batch could not be loaded in a thread ({kind.__name__})")
+        if have_moved(before):
+            self._go_inline("the dataset draws from the global random number generators, which threads share")
+        else:
+            self._shared.allowed.release(self._ahead)
+        return self._give(outcome)
+
+    def _go_inline(self, because: str) -> None:
+        self._shared.stop()
+        self._is_inline = True
+        self._on_inline(because)
+
+    def _go_on_inline(self, because: str) -> Any:
+        self._go_inline(because)
+        return next(self._shared.source)
+
+    def _receive(self) -> _Outcome:
+        """
+        Wait for the next outcome.
+
+        Raises:
+            RuntimeError: It takes longer than the time-out, or the thread is not in this process.
+        """
+        deadline = monotonic() + self._timeout if self._timeout else float("inf")
+        while True:
+            wait = min(POLL_SECONDS, max(0.0, deadline - monotonic()))
+            with contextlib.suppress(queue.Empty):
+                return self._shared.outcomes.get(timeout=wait)
+            if monotonic() >= deadline:
+                raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+            if self._thread is not None and not self._thread.is_alive() and self._shared.outcomes.empty():
+                raise RuntimeError("DataLoader thread is gone: this process was forked from the one that started it")
+
+    def _give(self, outcome: _Outcome) -> Any:
+        if isinstance(outcome.error, StopIteration):
+            self._is_inline = True
+        if outcome.error is not None:
+            try:
+                raise outcome.error
+            finally:
+                del outcome  # or the error would hold the frame that holds the error
+        return outcome.item
+
+    def close(self) -> None:
+        """
+        End the thread; one that is still drawing after 5 seconds is left to end by itself.
+        """
+        self._shared.stop()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(CLOSE_SECONDS)
+
+    def __del__(self) -> None:
+        self._shared.stop()
+
+
+_running: weakref.WeakKeyDictionary[threading.Thread, _Shared] = weakref.WeakKeyDictionary()
+
+
+def _start_thread(shared: _Shared) -> threading.Thread:
+    """
+    Start the thread, with the caller's context and autograd modes: torch keeps these for each thread.
+    """
+    modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(_draw, shared, *modes), name="autoloader", daemon=True)
+    thread.start()
+    _running[thread] = shared
+    return thread
+
+
+def _draw(shared: _Shared, has_grad: bool, is_inference: bool) -> None:
+    """
+    Draw an item for each one that is allowed, until the source is exhausted or nobody wants more.
+    """
+    with torch.inference_mode(is_inference), torch.set_grad_enabled(has_grad):
+        while True:
+            shared.allowed.acquire()
+            if shared.is_stopped:
+                return
+            try:
+                outcome = _Outcome(next(shared.source))
+            except BaseException as error:  # noqa: BLE001 (it is raised again where the item is asked for)
+                outcome = _Outcome(error=error)
+            is_end = isinstance(outcome.error, StopIteration)
+            shared.outcomes.put(outcome)
+            del outcome
+            if is_end:
+                return
+
+
+def random_states() -> tuple[Any, ...]:
+    """
+    Return the states of the global random number generators: Python's, numpy's if it is loaded, and torch's.
+    """
+    numpy = sys.modules.get("numpy.random")
+    return random.getstate(), None if numpy is None else numpy.get_state(), torch.get_rng_state()
+
+
+def restore_random_states(states: tuple[Any, ...]) -> None:
+    """
+    Set the global random number generators back to *states*.
+    """
+    pythons, numpys, torchs = states
+    random.setstate(pythons)
+    if numpys is not None:
+        sys.modules["numpy.random"].set_state(numpys)
+    torch.set_rng_state(torchs)
+
+
+def have_moved(states: tuple[Any, ...]) -> bool:
+    """
+    Return whether anything was drawn from the global random number generators since *states*.
+
+    If numpy's was not loaded then, nobody can have seeded it, and it does not count.
+    """
+    now = random_states()
+    is_numpys_same = states[1] is None or _comparable(now[1]) == _comparable(states[1])
+    return not (now[0] == states[0] and is_numpys_same and torch.equal(now[2], states[2]))
+
+
+def _comparable(numpys: Any) -> tuple[Any, ...]:
+    """
+    Return numpy's state, with its array as bytes.
+    """
+    return tuple(part.tobytes() if hasattr(part, "tobytes") else part for part in numpys)
+
+
+def _end_threads() -> None:
+    """
+    Wait for threads that are still drawing when Python ends: one that runs torch's code then can end it badly.
+    """
+    running, deadline = list(_running.items()), monotonic() + CLOSE_SECONDS
+    for _, shared in running:
+        shared.stop()
+    for thread, _ in running:
+        thread.join(max(0.0, deadline - monotonic()))
+
+
+atexit.register(_end_threads)

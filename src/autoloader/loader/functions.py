@@ -1,0 +1,54 @@
+"""
+auto_loader and plan_loader, which take the arguments of AutoLoader.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from ..plan import Plan
+from .auto_loader import AutoLoader
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _with_arguments_of(loader: Callable[P, Any]) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """
+    Let a function take the arguments of *loader*, to type checkers as well as to ``inspect.signature``.
+    """
+
+    def decorate(function: Callable[..., T]) -> Callable[P, T]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            return function(*args, **kwargs)
+
+        call.__signature__ = inspect.signature(loader).replace(  # type: ignore[attr-defined]
+            return_annotation=inspect.signature(function).return_annotation
+        )
+        return call
+
+    return decorate
+
+
+@_with_arguments_of(AutoLoader)
+def auto_loader(*args: Any, **kwargs: Any) -> AutoLoader[Any]:
+    """
+    Return a DataLoader whose settings fit this machine and this dataset.
+
+    It takes all arguments of torch's DataLoader, in torch's order; what you set stands, what you leave out is chosen.
+    Beside them: *epochs*, how often you expect to go through the dataset, and *plan*, a Plan or the path of one, to
+    use instead of choosing. AutoLoader's own documentation tells all of them.
+    """
+    return AutoLoader(*args, **kwargs)
+
+
+@_with_arguments_of(AutoLoader)
+def plan_loader(*args: Any, **kwargs: Any) -> Plan:
+    """
+    Return only the settings: ``DataLoader(dataset, 64, **plan_loader(dataset, 64).as_kwargs())``.
+
+    It takes the arguments of auto_loader.
+    """
+    return AutoLoader(*args, **kwargs)._settled().plan

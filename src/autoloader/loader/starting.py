@@ -1,0 +1,206 @@
+"""
+From a plan to what can start here and now: the start method, and where batches load if no worker may start.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ..errors import MissingMainGuardError, WorkersCannotStartError
+from ..facts import HostFacts
+from ..findings import describe
+from ..plan import NEEDS_WORKERS, Choice, LoaderRequest, Note, Plan
+from ..policy import Obstacle, fallback, find_hazard, find_obstacle, find_obstacle_to, obstacle, start_candidates
+from ..policy.multiprocessing_context import method_name
+from ..start import main_guard, round_trip
+from .warn import warn_once
+
+logger = logging.getLogger("autoloader")
+
+GUARD = "missing-main-guard"
+FORK_UNSAFE = "multiprocessing_context.fork-unsafe"
+_NOTHING_TO_FIX = frozenset({"nested-worker", "daemonic"})
+
+
+class Started(NamedTuple):
+    """
+    A plan for this moment, and why no worker starts, if that is so.
+    """
+
+    plan: Plan
+    obstacle: Obstacle | None
+
+
+def settle(plan: Plan, facts: HostFacts, parts: Mapping[str, Any], *, style: str, open_handle: str | None) -> Started:
+    """
+    Choose the start method and the backend of workers that are about to start.
+
+    Args:
+        plan: What was chosen before, and what the user set.
+        facts: The host, and this process as it is now.
+        parts: What a worker would get, by the names that the user knows it by.
+        style: Whether the dataset is map-style or iterable-style.
+        open_handle: The attribute of the dataset that holds an open file.
+    """
+    context = plan.choices["multiprocessing_context"]
+    fixed = {"multiprocessing_context": context.value} if is_users(context) else {}
+    candidates = start_candidates(facts, LoaderRequest(fixed=fixed), open_handle)
+    found = find_obstacle(facts, plan.value("num_workers") or 1)
+    if not plan.value("num_workers"):
+        found = found or find_obstacle_to(method_name(candidates[0].value), facts)
+        return Started(_without_obstacle(plan) if found is None else with_fallback(plan, found, style), found)
+    for candidate in candidates if found is None else ():
+        problem = _problem_of(candidate, facts, parts)
+        if problem is None:
+            return Started(_with_process(plan, candidate, found), None)
+        found = found or _after(candidate, problem)
+        if problem.rule == GUARD and candidate.rule != FORK_UNSAFE:
+            break  # torch's own start would end here, too, and the user has to know
+    assert found is not None
+    return Started(with_fallback(plan, found, style, candidates[0]), found)
+
+
+def is_users(choice: Choice[Any]) -> bool:
+    """
+    Return whether the user set it.
+    """
+    return choice.rule.endswith(".fixed")
+
+
+def _problem_of(candidate: Choice[Any], facts: HostFacts, parts: Mapping[str, Any]) -> Obstacle | None:
+    """
+    Return why workers cannot start by a method, the answer that costs least first.
+    """
+    method = method_name(candidate.value)
+    if method in {None, "fork"}:
+        return None
+    known = find_obstacle_to(method, facts)
+    if known is not None:
+        return known
+    place = main_guard.find_unguarded() if facts.process.reimported_main is not None else None
+    if place is not None:
+        return obstacle(
+            "process.missing-main-guard",
+            method=method,
+            file=place.file,
+            line=place.line,
+            code=place.code,
+            fix=place.fix,
+        )
+    try:
+        found = round_trip.find_unloadable(method or "", parts)
+    except round_trip.ChildStartError as error:
+        return start_failed(error)
+    if found is None:
+        return None
+    return obstacle("process.unloadable", method=method, path=found.path, reason=found.reason, fix=found.fix)
+
+
+def _after(candidate: Choice[Any], problem: Obstacle) -> Obstacle:
+    """
+    Return a problem together with the reason for which its start method was tried.
+    """
+    if candidate.rule != FORK_UNSAFE:
+        return problem
+    fix = f"{problem.fix} Or pass multiprocessing_context='fork', if fork is safe here after all."
+    return problem._replace(because=f"{candidate.because}, and {problem.because}", fix=fix)
+
+
+def _without_obstacle(plan: Plan) -> Plan:
+    """
+    Return a plan that was made without workers, because of an obstacle that has gone since.
+    """
+    backend = Choice(value="inline", rule="backend.no-workers", because="there are no workers")
+    return replace(plan, choices={**plan.choices, "backend": backend}, notes=_other_notes(plan))
+
+
+def _with_process(plan: Plan, context: Choice[Any], tried: Obstacle | None) -> Plan:
+    if tried is not None:
+        context = replace(context, because=f"fork is safe enough here, and {tried.because}")
+    backend = Choice(value="process", rule="backend.workers", because="worker processes can start here")
+    choices = {**plan.choices, "multiprocessing_context": context, "backend": backend}
+    return replace(plan, choices=choices, notes=_other_notes(plan))
+
+
+def _other_notes(plan: Plan) -> tuple[Note, ...]:
+    """
+    Return the notes of *plan* that do not tell why no worker starts.
+    """
+    return tuple(note for note in plan.notes if not note.finding.startswith("process."))
+
+
+def with_fallback(plan: Plan, found: Obstacle, style: str, context: Choice[Any] | None = None) -> Plan:
+    """
+    Return *plan* without worker processes, because of *found*, which was met with the start method *context*.
+    """
+    choices = {**plan.choices, "backend": fallback(found, style)}
+    if context is not None:
+        choices["multiprocessing_context"] = context
+    return replace(plan, choices=choices, notes=(*_other_notes(plan), found.note))
+
+
+def with_inline(plan: Plan, because: str) -> Plan:
+    """
+    Return *plan* with batches that load inline, where a thread turned out not to do.
+    """
+    backend = Choice(value="inline", rule="backend.not-in-a-thread", because=because)
+    return replace(plan, choices={**plan.choices, "backend": backend})
+
+
+def without_workers(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return the arguments of a DataLoader without those that need workers.
+    """
+    return {name: value for name, value in settings.items() if name not in NEEDS_WORKERS} | {"num_workers": 0}
+
+
+def cpus_for_workers(facts: HostFacts | None) -> frozenset[int] | None:
+    """
+    Return the CPUs that workers shall have, where OpenMP bound the thread that starts them to fewer.
+    """
+    cpu = None if facts is None else facts.cpu
+    if cpu is None or cpu.affinity is None or cpu.affinity_now in {None, cpu.affinity}:
+        return None
+    return frozenset(cpu.affinity)
+
+
+def start_failed(error: Exception) -> Obstacle:
+    """
+    Return the obstacle that only the attempt to start a worker showed.
+    """
+    return obstacle("process.start-failed", error=error)
+
+
+def report(plan: Plan, found: Obstacle, *, must_raise: bool, local_rank: int | None, stacklevel: int) -> None:
+    """
+    Say once that no worker starts, or raise it.
+
+    Raises:
+        MissingMainGuardError: The user asked for workers, and torch's own start would fail here, too.
+        WorkersCannotStartError: The user asked for an error wherever no worker can start.
+    """
+    workers = plan.choices["num_workers"]
+    asked = workers.rule in {"num_workers.fixed", "num_workers.needed"}
+    if found.rule == GUARD and (must_raise or (asked and plan.choices["multiprocessing_context"].rule != FORK_UNSAFE)):
+        raise MissingMainGuardError(f"num_workers={workers.value} cannot start: {found.because}. {found.fix}")
+    if must_raise:
+        raise WorkersCannotStartError(f"num_workers={workers.value} cannot start: {found.because}. {found.fix}")
+    rule = f"backend.{found.rule}"
+    if not asked and found.rule in _NOTHING_TO_FIX:
+        logger.info("%s: batches load in the training process, because %s", rule, found.because)
+        return
+    what = f"num_workers={workers.value} starts no process" if workers.value else "no worker process starts"
+    text = describe("process.workers-not-started", rule=rule, what=what, because=found.because, fix=found.fix)
+    logger.info("%s", text)
+    warn_once(rule, text, local_rank=local_rank, stacklevel=stacklevel + 1)
+
+
+def report_unsafe_fork(plan: Plan, facts: HostFacts, *, stacklevel: int) -> None:
+    """
+    Say once that the user forks from a process in which that is not safe.
+    """
+    context, hazard = plan.choices["multiprocessing_context"], find_hazard(facts)
+    if is_users(context) and method_name(context.value) == "fork" and hazard is not None and hazard.is_certain:
+        text = describe("process.fork-unsafe", because=hazard.because)
+        warn_once("backend.fork-unsafe", text, local_rank=facts.job.local_rank, stacklevel=stacklevel + 1)

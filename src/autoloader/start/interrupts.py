@@ -1,0 +1,34 @@
+"""
+Keeps Ctrl-C away from children that are not ready for it.
+"""
+
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """
+    Hold SIGINT back in this thread while a child starts. The child inherits that, and lets the signal through itself.
+
+    A terminal sends Ctrl-C to all processes of a job. A child that is still importing would answer with a traceback
+    beside the one of the training process. Windows has nothing of the kind.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def let_through() -> None:
+    """
+    Let SIGINT through again, in a child that was started while it was held.
+    """
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

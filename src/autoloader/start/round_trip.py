@@ -1,0 +1,294 @@
+"""
+Sees in one real child whether a worker could load the dataset and what goes with it.
+"""
+
+import copyreg
+import functools
+import io
+import itertools
+import multiprocessing
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.reduction import ForkingPickler
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .child import answer, look_up
+from .interrupts import held
+from .method import prepare
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+MOST_SENT_BYTES = 64 << 20
+"""
+Of something larger the child gets the names of its classes and functions only.
+"""
+
+PATIENCE_SECONDS = 120.0
+"""
+How long a child may take to import what it needs, on a busy machine and from a slow disk.
+"""
+
+_STAND_IN_BYTES = 1 << 20
+_MOST_CHILDREN = 1000
+_MOST_DEPTH = 12
+
+
+class ChildStartError(Exception):
+    """
+    Say that no child could be started.
+    """
+
+
+class Unloadable(NamedTuple):
+    """
+    What a worker cannot load, and why.
+    """
+
+    path: str
+    """Where it is: ``dataset.transform.transforms[2]``."""
+    reason: str
+    fix: str
+
+
+def find_unloadable(method: str, parts: Mapping[str, Any]) -> Unloadable | None:
+    """
+    Return what a worker started by *method* could not load, ``None`` where it could load all of it.
+
+    Each part is pickled as multiprocessing would, and loaded in a child that is started by the same method. What
+    consists of classes and functions that were seen to load before in this process is not tried again.
+
+    Args:
+        method: ``spawn`` or ``forkserver``.
+        parts: What a worker gets, by the names that the user knows it by.
+
+    Raises:
+        ChildStartError: No child can be started.
+    """
+    pickled = {}
+    for name, part in parts.items():
+        pickled[name] = _Pickled(part)
+        if pickled[name].problem:
+            return _locate(name, part, lambda value: _Pickled(value).problem)
+    keys = {name: (method, os.getpid(), each.names) for name, each in pickled.items()}
+    unknown = [name for name in parts if keys[name] not in _known_to_load]
+    if not unknown:
+        return None
+    with _Child(method) as child:
+        for name in unknown:
+            if child.problem_of(pickled[name]):
+                return _locate(name, parts[name], lambda value: child.problem_of(_Pickled(value)))
+            _known_to_load.add(keys[name])
+    return None
+
+
+_known_to_load: set[tuple[str, int, frozenset[tuple[str, str]]]] = set()
+
+
+class _Pickled:
+    """
+    A value as multiprocessing would pickle it, but large arrays and tensors without their contents.
+    """
+
+    def __init__(self, value: Any) -> None:
+        sink = _Sink()
+        pickler = _Pickler(sink)
+        self.problem = ""
+        try:
+            pickler.dump(value)
+        except RuntimeError as error:
+            if "inheritance" not in str(error) and "spawn" not in str(error):
+                self.problem = _show(error)
+            sink.is_whole = False  # a lock or queue of multiprocessing, which can be pickled for a process that starts
+        except Exception as error:  # noqa: BLE001 (pickling runs code of the user's, which may raise anything)
+            self.problem = _show(error)
+        self.names = frozenset(pickler.names)
+        self.data = sink.getvalue() if sink.is_whole else None
+
+    def to_send(self) -> bytes:
+        """
+        Return the pickle for the child.
+        """
+        return pickle.dumps(_LookUp(self.names)) if self.data is None else self.data
+
+
+class _LookUp:
+    def __init__(self, names: frozenset[tuple[str, str]]) -> None:
+        self._names = names
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return look_up, tuple(sorted(self._names))
+
+
+class _Sink(io.BytesIO):
+    """
+    A file in memory that gives up what it holds when that becomes too large.
+    """
+
+    is_whole = True
+
+    def write(self, data: Any) -> int:
+        if self.is_whole and self.tell() + len(data) > MOST_SENT_BYTES:
+            self.is_whole = False
+            self.seek(0)
+            self.truncate()
+        return super().write(data) if self.is_whole else len(data)
+
+
+class _Pickler(ForkingPickler):
+    """
+    Multiprocessing's pickler, which notes each class and function by its name.
+
+    Tensors are pickled by value and not moved to shared memory, which is left to the real start of a worker.
+    """
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self.names: set[tuple[str, str]] = set()
+        torch = sys.modules.get("torch")
+        own = getattr(torch, "Tensor", ()), getattr(torch, "UntypedStorage", ()), getattr(torch, "TypedStorage", ())
+        extra: Mapping[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
+        self.dispatch_table = {
+            **copyreg.dispatch_table,
+            **{kind: reduce for kind, reduce in extra.items() if not issubclass(kind, own)},
+        }
+
+    def reducer_override(self, value: Any) -> Any:
+        kind = type(value)
+        if issubclass(kind, type) or kind in (FunctionType, BuiltinFunctionType):
+            self.names.add((getattr(value, "__module__", None) or "builtins", value.__qualname__))
+        elif kind.__name__ in {"Tensor", "ndarray"}:
+            return _stand_in(value)
+        return NotImplemented
+
+
+def _stand_in(value: Any) -> Any:
+    """
+    Return how to make an array or tensor of the same shape whose contents nobody needs, for one that is large.
+    """
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if getattr(value, "nbytes", 0) <= _STAND_IN_BYTES:
+        return NotImplemented
+    if torch is not None and type(value) is torch.Tensor:
+        is_plain = value.device.type == "cpu" and value.layout == torch.strided
+        return (
+            (functools.partial(torch.empty, dtype=value.dtype), (tuple(value.shape),)) if is_plain else NotImplemented
+        )
+    is_plain = numpy is not None and type(value) is numpy.ndarray and value.dtype.kind in "biufc"
+    return (numpy.empty, (value.shape, value.dtype)) if numpy is not None and is_plain else NotImplemented
+
+
+class _Child:
+    """
+    A child that loads what it is sent, and ends with the block.
+    """
+
+    def __init__(self, method: str) -> None:
+        self._method = method
+
+    def __enter__(self) -> "Self":
+        context = multiprocessing.get_context(self._method)
+        try:
+            prepare(self._method)
+            self._connection, other = context.Pipe()
+            self._process: Any = context.Process(target=answer, args=(other,), daemon=True)  # type: ignore[attr-defined]
+            with held():
+                self._process.start()
+        except Exception as error:
+            raise ChildStartError(_show(error)) from error
+        other.close()
+        self._failure = self._receive()
+        return self
+
+    def problem_of(self, pickled: _Pickled) -> str:
+        """
+        Return why the child cannot load a pickle, nothing where it can.
+        """
+        if self._failure or pickled.problem:
+            return self._failure or pickled.problem
+        try:
+            self._connection.send_bytes(pickled.to_send())
+        except OSError:
+            self._failure = self._death()
+        return self._failure or self._receive()
+
+    def _receive(self) -> str:
+        try:
+            if self._connection.poll(PATIENCE_SECONDS):
+                return str(self._connection.recv())
+        except (EOFError, OSError):
+            self._failure = self._death()
+        else:
+            self._failure = f"it took longer than {PATIENCE_SECONDS:.0f} seconds"
+        return self._failure
+
+    def _death(self) -> str:
+        self._process.join(PATIENCE_SECONDS)
+        return f"the process ended with exit code {self._process.exitcode}; its error stands above, if it had one"
+
+    def __exit__(self, *exception: object) -> None:
+        self._connection.close()
+        self._process.join(1)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+
+def _locate(path: str, value: Any, problem_of: Callable[[Any], str]) -> Unloadable:
+    """
+    Return the innermost part of *value* that has a problem of its own.
+    """
+    for _ in range(_MOST_DEPTH):
+        inner = next(((step, part) for step, part in _parts_of(value) if problem_of(part)), None)
+        if inner is None:
+            break
+        path, value = path + inner[0], inner[1]
+    return Unloadable(path, *_describe(value, problem_of(value)))
+
+
+def _parts_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """
+    Yield what an object holds, with the text that leads there.
+    """
+    kind = type(value)
+    if kind is functools.partial:
+        yield ".func", value.func
+        yield from ((f".args[{number}]", each) for number, each in enumerate(value.args))
+        yield from ((f".keywords[{name!r}]", each) for name, each in value.keywords.items())
+    elif kind is MethodType:
+        yield ".__self__", value.__self__
+    elif issubclass(kind, (list, tuple)):
+        yield from ((f"[{number}]", each) for number, each in enumerate(itertools.islice(value, _MOST_CHILDREN)))
+    elif issubclass(kind, dict):
+        yield from ((f"[{name!r}]", each) for name, each in itertools.islice(value.items(), _MOST_CHILDREN))
+    elif not issubclass(kind, (type, FunctionType)):
+        held = getattr(value, "__dict__", None)
+        if isinstance(held, dict):
+            yield from ((f".{name}", each) for name, each in itertools.islice(held.items(), _MOST_CHILDREN))
+
+
+def _describe(value: Any, problem: str) -> tuple[str, str]:
+    """
+    Return what is wrong with a value that cannot be loaded, and what to do.
+    """
+    is_code = isinstance(value, (FunctionType, type))
+    named: Any = value if is_code else type(value)
+    name, module = getattr(named, "__qualname__", "?"), getattr(named, "__module__", "?")
+    subject = "it is" if is_code else "it is of"
+    if name.endswith("<lambda>"):
+        return "it is a lambda", "Make it a function at the top level of a module"
+    what = "class" if isinstance(named, type) else "function"
+    if "<locals>" in name:
+        text = f"{subject} the {what} {name.rpartition('.')[2]}, which is defined inside a function"
+        return text, f"Define {name.rpartition('.')[2]} at the top level of a module"
+    if module in {"__main__", "__mp_main__"} and name.partition(".")[0] in problem:
+        text = f"{subject} the {what} {name}, which a worker does not find in the main module"
+        return text, f"Move {name} into a .py file and import it from there"
+    return f"it is of type {module}.{name} ({problem})", "Make it when it is first needed, in __getitem__ for instance"
+
+
+def _show(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

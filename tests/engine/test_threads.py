@@ -1,0 +1,305 @@
+"""
+The thread that loads batches ahead: order, errors, time-outs, ends.
+"""
+
+import contextvars
+import gc
+import itertools
+import random
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from autoloader.engine import threads
+from autoloader.engine.issue import Arrival, IssuedIndices
+from autoloader.engine.threads import ThreadIterator
+
+PATIENCE_SECONDS = 30
+
+
+class Source:
+    """
+    Draws from a sampler through IssuedIndices, as torch's iterator without workers does, and notes who asked.
+    """
+
+    def __init__(self, count: int, fetch: Callable[[int], Any] = lambda index: index) -> None:
+        self.issued = IssuedIndices(range(count), inline=Arrival())
+        self._indices = iter(self.issued)
+        self._fetch = fetch
+        self.threads: list[str] = []
+        self.fetched = threading.Semaphore(0)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        index = next(self._indices)
+        self.threads.append(threading.current_thread().name)
+        self.fetched.release()
+        return self._fetch(index)
+
+
+def make(source: Source, *, ahead: int = 2, timeout: float = 0, said: list[str] | None = None) -> ThreadIterator:
+    """
+    Return a thread iterator over *source*, which notes in *said* why it goes on inline.
+    """
+    on_inline = [].append if said is None else said.append
+    return ThreadIterator(source, ahead=ahead, timeout=timeout, issued=source.issued, on_inline=on_inline)
+
+
+def test_items_come_in_order_from_one_thread() -> None:
+    """
+    Nothing is lost, doubled or reordered, and only the thread drew.
+    """
+    source = Source(50)
+    iterator = make(source)
+    assert list(iterator) == list(range(50))
+    assert set(source.threads) == {"autoloader"}
+    iterator.close()
+
+
+def test_thread_draws_as_far_ahead_as_it_may() -> None:
+    """
+    After the first item it draws two more, and not a third until one is asked for.
+    """
+    source = Source(50)
+    iterator = make(source, ahead=2)
+    next(iterator)
+    for _ in range(3):
+        assert source.fetched.acquire(timeout=PATIENCE_SECONDS)
+    assert not source.fetched.acquire(timeout=0.05)
+    next(iterator)
+    assert source.fetched.acquire(timeout=PATIENCE_SECONDS)
+    iterator.close()
+
+
+def test_error_of_an_item_comes_where_the_item_is_asked_for() -> None:
+    """
+    With the traceback of where it was raised; the next items follow.
+    """
+
+    def fetch(index: int) -> int:
+        if index == 3:
+            raise KeyError(index)
+        return index
+
+    iterator = make(Source(6, fetch))
+    assert [next(iterator) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(KeyError) as raised:
+        next(iterator)
+    assert raised.traceback[-1].name == "fetch"
+    assert list(iterator) == [4, 5]
+    iterator.close()
+
+
+def test_exhausted_iterator_stays_exhausted() -> None:
+    """
+    StopIteration comes again, without a thread to ask.
+    """
+    iterator = make(Source(1))
+    assert list(iterator) == [0]
+    assert list(iterator) == []
+    iterator.close()
+
+
+def test_empty_source_gives_nothing() -> None:
+    """
+    An epoch without batches ends at once.
+    """
+    iterator = make(Source(0))
+    assert list(iterator) == []
+    iterator.close()
+
+
+def test_first_item_that_fails_in_the_thread_is_drawn_inline() -> None:
+    """
+    The same item again, by the thread that asks, and all others, too; the random numbers drawn are given back.
+    """
+    here, said = threading.current_thread(), []
+
+    def fetch(index: int) -> float:
+        drawn = random.random()
+        if threading.current_thread() is not here:
+            raise OSError("not in this thread")
+        return drawn
+
+    random.seed(5)
+    expected = [random.random() for _ in range(4)]
+    random.seed(5)
+    source = Source(4, fetch)
+    assert list(make(source, said=said)) == expected
+    assert source.threads == ["autoloader", *["MainThread"] * 4]
+    assert said == ["the first batch could not be loaded in a thread (OSError)"]
+
+
+def test_first_item_that_fails_everywhere_is_the_items_own_error() -> None:
+    """
+    What the caller sees was raised in the caller's thread, and the next item follows.
+    """
+
+    def fetch(index: int) -> int:
+        if index == 0:
+            raise KeyError(index)
+        return index
+
+    iterator = make(Source(3, fetch))
+    with pytest.raises(KeyError):
+        next(iterator)
+    assert list(iterator) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        pytest.param(random.random, id="python"),
+        pytest.param(lambda: torch.rand(1), id="torch"),
+        pytest.param(np.random.rand, id="numpy"),
+    ],
+)
+def test_source_that_draws_random_numbers_is_drawn_from_inline(draw: Callable[[], object]) -> None:
+    """
+    The first item is kept; from the second on the asking thread draws.
+    """
+    said: list[str] = []
+    source = Source(3, lambda index: (draw(), index)[1])
+    assert list(make(source, said=said)) == [0, 1, 2]
+    assert source.threads == ["autoloader", "MainThread", "MainThread"]
+    assert said == ["the dataset draws from the global random number generators, which threads share"]
+
+
+def test_sampler_that_draws_random_numbers_does_not_count() -> None:
+    """
+    Torch's random sampler draws its seed when it is first asked, and that happens before the thread is watched.
+    """
+    source = Source(8)
+    source.issued = IssuedIndices(torch.utils.data.RandomSampler(range(8)), inline=Arrival())
+    source._indices = iter(source.issued)
+    iterator = make(source)
+    assert sorted(iterator) == list(range(8))
+    assert set(source.threads) == {"autoloader"}
+    iterator.close()
+
+
+def test_wait_that_takes_longer_than_the_timeout_is_torchs_error() -> None:
+    """
+    The text is torch's; the item that was late comes with the next call.
+    """
+    allowed = threading.Event()
+    iterator = make(Source(3, lambda index: (index != 1 or allowed.wait(PATIENCE_SECONDS), index)[1]), timeout=0.2)
+    assert next(iterator) == 0
+    with pytest.raises(RuntimeError, match=r"^DataLoader timed out after 0.2 seconds$"):
+        next(iterator)
+    allowed.set()
+    assert next(iterator) == 1
+    iterator.close()
+
+
+def test_dropped_iterator_ends_its_thread() -> None:
+    """
+    The thread holds nothing of the iterator, and stops after the item in progress.
+    """
+    iterator = make(Source(50))
+    next(iterator)
+    thread, held = iterator._thread, weakref.ref(iterator)
+    del iterator
+    gc.collect()
+    assert held() is None
+    assert thread is not None
+    thread.join(PATIENCE_SECONDS)
+    assert not thread.is_alive()
+
+
+def test_close_waits_for_the_item_in_progress() -> None:
+    """
+    After close() nothing draws any more, and closing twice is fine.
+    """
+    started, allowed, finished = threading.Event(), threading.Event(), []
+
+    def fetch(index: int) -> int:
+        if index == 1:
+            started.set()
+            allowed.wait(PATIENCE_SECONDS)
+            finished.append(index)
+        return index
+
+    source = Source(50, fetch)
+    iterator = make(source)
+    next(iterator)
+    started.wait(PATIENCE_SECONDS)
+    threading.Timer(0.05, allowed.set).start()
+    iterator.close()
+    iterator.close()
+    assert finished == [1]
+    assert len(source.threads) == 2
+
+
+def test_thread_has_the_callers_autograd_modes_and_context() -> None:
+    """
+    Torch keeps no_grad and inference_mode for each thread; inline they would be the caller's.
+    """
+    variable: contextvars.ContextVar[int] = contextvars.ContextVar("variable", default=0)
+    variable.set(7)
+    source = Source(2, lambda _: (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), variable.get()))
+    with torch.inference_mode():
+        iterator = make(source)
+        assert list(iterator) == [(False, True, 7)] * 2
+    assert set(source.threads) == {"autoloader"}
+    iterator.close()
+
+
+def test_thread_that_cannot_be_started_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Where the system allows no more threads either, everything is drawn inline.
+    """
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    said: list[str] = []
+    source = Source(3)
+    assert list(make(source, said=said)) == [0, 1, 2]
+    assert source.threads == ["MainThread"] * 3
+    assert said == ["no thread could be started (can't start new thread)"]
+
+
+def test_threads_that_still_draw_are_waited_for_when_python_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    They are told to stop, and joined by one deadline.
+    """
+    iterator = make(Source(1_000_000), ahead=1_000_000)
+    next(iterator)
+    assert iterator._thread is not None
+    threads._end_threads()
+    assert not iterator._thread.is_alive()
+
+
+def test_states_of_all_generators_are_compared_and_restored() -> None:
+    """
+    One draw of any of the three is seen, and taken back.
+    """
+    states = threads.random_states()
+    assert not threads.have_moved(states)
+    for draw in (random.random, lambda: torch.rand(1)):
+        first = draw()
+        assert threads.have_moved(states)
+        threads.restore_random_states(states)
+        assert not threads.have_moved(states)
+        assert draw() == first
+        threads.restore_random_states(states)
+
+
+def test_many_iterators_at_a_time_do_not_mix() -> None:
+    """
+    Each has a thread of its own.
+    """
+    iterators = [make(Source(30, lambda index, number=number: (number, index))) for number in range(4)]
+    rounds = list(zip(*iterators, strict=True))
+    assert list(itertools.chain(*rounds)) == [(number, index) for index in range(30) for number in range(4)]
+    for iterator in iterators:
+        iterator.close()

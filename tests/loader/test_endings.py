@@ -1,0 +1,139 @@
+"""
+Everything that a loader starts also ends: by close(), with the script, by Ctrl-C, with the death of the parent.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytestmark = [
+    pytest.mark.real_host,
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, and sends signals to a group of processes"),
+]
+
+METHODS = ["fork", "forkserver", "spawn"]
+JOBS = Path(__file__).parent
+PATIENCE_SECONDS = 120
+
+
+@contextmanager
+def job(method: str, after: int, how: str, asleep: Path) -> Iterator[subprocess.Popen[str]]:
+    """
+    Start the script in a session of its own, and wait until it is ready.
+    """
+    quiet = ("-W", "ignore:This DataLoader will create")  # four workers on two CPUs
+    command = [sys.executable, *quiet, str(JOBS / "sleepy_job.py"), method, str(after), how]
+    environment = {**os.environ, "ASLEEP": str(asleep)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, env=environment, text=True, start_new_session=True, **pipes) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n", process.communicate(timeout=PATIENCE_SECONDS)
+            yield process
+        finally:
+            if members_of(process.pid):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def members_of(session: int) -> list[int]:
+    """
+    Return the processes of a session that are alive.
+    """
+    alive = []
+    for entry in Path("/proc").iterdir():
+        try:
+            state, _, _, its_session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+        except (OSError, ValueError):
+            continue
+        if int(its_session) == session and state != "Z":
+            alive.append(int(entry.name))
+    return alive
+
+
+def wait_until_gone(session: int, seconds: float) -> list[int]:
+    """
+    Return the processes of a session that are still there after so many seconds.
+    """
+    deadline = time.monotonic() + seconds
+    while (left := members_of(session)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_ctrl_c_is_the_users_keyboard_interrupt_and_nothing_else(method: str, tmp_path: Path) -> None:
+    """
+    A terminal sends it to the workers, too; one traceback comes, and no process stays.
+    """
+    with job(method, 4, "loop", tmp_path) as process:
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+        assert wait_until_gone(process.pid, 10) == []
+    assert process.returncode == -signal.SIGINT
+    assert errors.count("Traceback") == 1
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_workers_end_with_a_parent_that_is_killed(method: str, tmp_path: Path) -> None:
+    """
+    They sleep in a sample for an hour, and are gone within ten seconds, with all they had in shared memory.
+    """
+    before = set(os.listdir("/dev/shm"))
+    with job(method, 4, "loop", tmp_path) as process:
+        pids = [int(name) for name in os.listdir(tmp_path)]
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate(timeout=PATIENCE_SECONDS)
+        assert wait_until_gone(process.pid, 10) == []
+    assert len(pids) == 2
+    mine = (str(process.pid), *map(str, pids))
+    assert [name for name in set(os.listdir("/dev/shm")) - before if any(pid in name for pid in mine)] == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_close_with_four_workers_asleep_has_one_deadline(method: str, tmp_path: Path) -> None:
+    """
+    All four together get five seconds, where torch gives five to each.
+    """
+    with job(method, 4, "close", tmp_path) as process:
+        output, errors = process.communicate(timeout=PATIENCE_SECONDS)
+        assert wait_until_gone(process.pid, 10) == []
+    assert (process.returncode, errors) == (0, "")
+    assert float(output) < 6
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_script_that_ends_beside_a_running_iterator_leaves_nothing(method: str, tmp_path: Path) -> None:
+    """
+    Nobody closed the loader, and Python ends without a word of complaint.
+    """
+    with job(method, 1000, "exit", tmp_path) as process:
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+        assert wait_until_gone(process.pid, 10) == []
+    assert (process.returncode, errors) == (0, "")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_nothing_grows_over_a_thousand_epochs(method: str) -> None:
+    """
+    Two live workers: the same processes, open files, threads and shared memory after 1,000 epochs as after 100.
+    """
+    command = [sys.executable, str(JOBS / "epochs_job.py"), method, "1000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_SECONDS, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    early, late = json.loads(done.stdout)
+    assert len(early["workers"]) == 2
+    for name in ("workers", "files", "files of workers", "threads", "threads of workers"):
+        assert early[name] == late[name], name
+    growth = [after - before for before, after in zip(early["resident"], late["resident"], strict=True)]
+    assert max(growth) < 4 << 20, growth
+    pids = tuple(map(str, early["workers"]))
+    assert [name for name in late["shared"] if any(pid in name for pid in pids)] == []
