@@ -137,3 +137,31 @@ def test_nothing_grows_over_a_thousand_epochs(method: str) -> None:
     assert max(growth) < 4 << 20, growth
     pids = tuple(map(str, early["workers"]))
     assert [name for name in late["shared"] if any(pid in name for pid in pids)] == []
+
+
+SETS_NOTHING = """
+import multiprocessing, multiprocessing.resource_tracker, torch
+from autoloader import auto_loader
+
+class Few(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, index):
+        return index
+
+loader = auto_loader(Few(), 2, num_workers=2)
+made = multiprocessing.get_start_method(allow_none=True), multiprocessing.resource_tracker._resource_tracker._pid
+assert len(list(loader)) == 4
+used = multiprocessing.get_start_method(allow_none=True), multiprocessing.resource_tracker._resource_tracker._pid
+print(made, used, loader.plan.value("multiprocessing_context"))
+"""
+
+
+def test_forked_workers_fix_no_start_method_and_start_no_tracker() -> None:
+    """
+    Neither making a loader nor a whole epoch decides for the process how its other children start.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", SETS_NOTHING], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+    assert (done.stdout, done.stderr) == ("(None, None) (None, None) fork\n", "")

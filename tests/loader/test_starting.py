@@ -5,6 +5,7 @@ Where workers cannot start: what is tried, where batches load instead, and what 
 import os
 import pickle
 import sqlite3
+import sys
 import threading
 from typing import Any
 
@@ -494,3 +495,18 @@ def test_thread_backend_leaves_no_thread_after_an_early_break(host: Any) -> None
         thread.join(10)
     assert len(threads) == 1
     assert not threads[0].is_alive()
+
+
+def test_error_in_the_thread_names_the_sample(host: Any) -> None:
+    """
+    The user's own error with the traceback of the sample, its index, and the batches after it.
+    """
+    host.change("process", is_daemonic=True)
+    iterator = iter(auto_loader(datasets.Failing(12, at=6), 4))
+    next(iterator)
+    with pytest.raises(KeyError) as raised:
+        next(iterator)
+    assert raised.traceback[-1].name == "__getitem__"
+    if sys.version_info >= (3, 11):
+        assert raised.value.__notes__ == ["autoloader: this is from sample 6, in batch 1 of the epoch"]
+    assert [batch[:, 0].tolist() for batch in iterator] == [[8, 9, 10, 11]]

@@ -7,6 +7,7 @@ import contextlib
 import contextvars
 import queue
 import random
+import reprlib
 import sys
 import threading
 import weakref
@@ -151,6 +152,8 @@ class ThreadIterator:
         if isinstance(outcome.error, StopIteration):
             self._is_inline = True
         if outcome.error is not None:
+            if isinstance(outcome.error, Exception) and not self._is_inline:
+                _note_place(outcome.error, self._issued)
             try:
                 raise outcome.error
             finally:
@@ -167,6 +170,30 @@ class ThreadIterator:
 
     def __del__(self) -> None:
         self._shared.stop()
+
+
+def _note_place(error: Exception, issued: IssuedIndices) -> None:
+    """
+    Note with an error which batch and sample it comes from; Python 3.10 has no notes.
+    """
+    position = min(issued.outstanding, default=None)
+    if position is None or not hasattr(error, "add_note"):
+        return
+    sample = _sample_of(error, issued.outstanding[position])
+    error.add_note(f"autoloader: this is from sample {sample}, in batch {position} of the epoch")
+
+
+def _sample_of(error: Exception, indices: Any) -> str:
+    """
+    Return the index of the sample that raised an error, as torch's fetcher held it; all of the batch without that.
+    """
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_globals.get("__name__") == "torch.utils.data._utils.fetch" and "idx" in frame.f_locals:
+            return repr(frame.f_locals["idx"])
+        trace = trace.tb_next
+    return reprlib.repr(indices)
 
 
 _running: weakref.WeakKeyDictionary[threading.Thread, _Shared] = weakref.WeakKeyDictionary()

@@ -24,7 +24,7 @@ def read_start_methods(io: HostIO) -> StartMethodFacts:
 HARMLESS_THREADS = (
     "multiprocessing.queues.",
     "multiprocessing.resource_sharer.",
-    "torch.utils.data.",
+    "torch.",
     "tqdm.",
     "IPython.",
     "ipykernel.",
@@ -34,10 +34,14 @@ HARMLESS_THREADS = (
     "pydevd.",
     "tensorboard.",
     "wandb.",
+    "mlflow.",
+    "comet_ml.",
+    "clearml.",
 )
 """
 Where the code of threads begins that hold nothing a worker waits for: queues' feeders and torch's pinning belong to the
-loaders that started them; notebooks, debuggers, progress bars and loggers are forked every day.
+loaders that started them, torch's compiler has one that reads a pipe; notebooks, debuggers, progress bars and loggers
+are forked every day.
 """
 
 FORK_UNSAFE_MODULES = ("polars", "jax", "tensorflow", "grpc")

@@ -92,8 +92,9 @@ def _stacks() -> tuple[list[_Level], list[_Level]]:
     Return the stack of this thread, and of the main one if that is another.
     """
     own, main = _levels(sys._getframe()), threading.main_thread().ident
-    is_other = main is not None and main != threading.get_ident()
-    return own, _levels(sys._current_frames().get(main)) if is_other else []
+    if main is None or main == threading.get_ident():
+        return own, []
+    return own, _levels(sys._current_frames().get(main))
 
 
 def _levels(frame: FrameType | None) -> list[_Level]:
