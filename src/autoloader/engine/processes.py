@@ -103,7 +103,7 @@ class _Member:
 
     def start(self) -> None:
         try:
-            with held():
+            with held(self._start_method):  # type: ignore[attr-defined]
                 super().start()  # type: ignore[misc]
         except Exception as error:
             raise WorkerStartError(f"{type(error).__name__}: {error}") from error

@@ -37,11 +37,12 @@ HARMLESS_THREADS = (
     "mlflow.",
     "comet_ml.",
     "clearml.",
+    "execnet.",
 )
 """
 Where the code of threads begins that hold nothing a worker waits for: queues' feeders and torch's pinning belong to the
 loaders that started them, torch's compiler has one that reads a pipe; notebooks, debuggers, progress bars and loggers
-are forked every day.
+are forked every day, and so are the workers of pytest-xdist.
 """
 
 FORK_UNSAFE_MODULES = ("polars", "jax", "tensorflow", "grpc")

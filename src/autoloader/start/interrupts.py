@@ -9,14 +9,16 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
+def held(method: str) -> Iterator[None]:
     """
     Hold SIGINT back in this thread while a child starts. The child inherits that, and lets the signal through itself.
+
+    Children of the fork server inherit from the server, so that holding would only make this process deaf meanwhile.
 
     A terminal sends Ctrl-C to all processes of a job. A child that is still importing would answer with a traceback
     beside the one of the training process. Windows has nothing of the kind.
     """
-    if sys.platform == "win32":
+    if sys.platform == "win32" or method == "forkserver":
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

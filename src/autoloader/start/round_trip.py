@@ -12,7 +12,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.reduction import ForkingPickler
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .child import answer, look_up
@@ -72,15 +72,16 @@ def find_unloadable(method: str, parts: Mapping[str, Any]) -> Unloadable | None:
     for name, part in parts.items():
         pickled[name] = _Pickled(part)
         if pickled[name].problem:
-            return _locate(name, part, lambda value: _Pickled(value).problem)
+            return _locate(name, part, pickled[name].problem, lambda value: _Pickled(value).problem)
     keys = {name: (method, os.getpid(), each.names) for name, each in pickled.items()}
     unknown = [name for name in parts if keys[name] not in _known_to_load]
     if not unknown:
         return None
     with _Child(method) as child:
         for name in unknown:
-            if child.problem_of(pickled[name]):
-                return _locate(name, parts[name], lambda value: child.problem_of(_Pickled(value)))
+            problem = child.problem_of(pickled[name])
+            if problem:
+                return _locate(name, parts[name], problem, lambda value: child.problem_of(_Pickled(value)))
             _known_to_load.add(keys[name])
     return None
 
@@ -131,11 +132,12 @@ class _Sink(io.BytesIO):
     is_whole = True
 
     def write(self, data: Any) -> int:
-        if self.is_whole and self.tell() + len(data) > MOST_SENT_BYTES:
+        length = memoryview(data).nbytes  # what numpy hands over has no len()
+        if self.is_whole and self.tell() + length > MOST_SENT_BYTES:
             self.is_whole = False
             self.seek(0)
             self.truncate()
-        return super().write(data) if self.is_whole else len(data)
+        return super().write(data) if self.is_whole else length
 
 
 class _Pickler(ForkingPickler):
@@ -160,25 +162,39 @@ class _Pickler(ForkingPickler):
         kind = type(value)
         if issubclass(kind, type) or kind in (FunctionType, BuiltinFunctionType):
             self.names.add((getattr(value, "__module__", None) or "builtins", value.__qualname__))
-        elif kind.__name__ in {"Tensor", "ndarray"}:
-            return _stand_in(value)
+        elif kind.__name__ == "Tensor" and kind.__module__ == "torch":
+            return _stand_in_of_tensor(value)
+        elif kind.__name__ in {"ndarray", "memmap"} and kind.__module__ == "numpy":
+            return _stand_in_of_array(value)
         return NotImplemented
 
 
-def _stand_in(value: Any) -> Any:
+def _stand_in_of_tensor(value: Any) -> Any:
     """
-    Return how to make an array or tensor of the same shape whose contents nobody needs, for one that is large.
+    Return how to make a tensor of the same shape whose contents nobody needs, for a large one.
+
+    Raises:
+        PicklingError: It cannot go to another process (torch.multiprocessing.reductions, reduce_tensor).
     """
-    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
-    if getattr(value, "nbytes", 0) <= _STAND_IN_BYTES:
+    import torch
+
+    if value.requires_grad and not value.is_leaf:
+        raise pickle.PicklingError("it requires grad and is no leaf, and could go to another process after detach()")
+    is_plain = value.device.type == "cpu" and value.layout == torch.strided and not value.is_quantized
+    if not is_plain or value.nbytes <= _STAND_IN_BYTES:
         return NotImplemented
-    if torch is not None and type(value) is torch.Tensor:
-        is_plain = value.device.type == "cpu" and value.layout == torch.strided
-        return (
-            (functools.partial(torch.empty, dtype=value.dtype), (tuple(value.shape),)) if is_plain else NotImplemented
-        )
-    is_plain = numpy is not None and type(value) is numpy.ndarray and value.dtype.kind in "biufc"
-    return (numpy.empty, (value.shape, value.dtype)) if numpy is not None and is_plain else NotImplemented
+    return functools.partial(torch.empty, dtype=value.dtype), (tuple(value.shape),)
+
+
+def _stand_in_of_array(value: Any) -> Any:
+    """
+    Return how to make an array of the same shape whose contents nobody needs, for a large one.
+    """
+    import numpy
+
+    if value.nbytes <= _STAND_IN_BYTES or value.dtype.hasobject:
+        return NotImplemented
+    return numpy.empty, (value.shape, value.dtype)
 
 
 class _Child:
@@ -188,70 +204,90 @@ class _Child:
 
     def __init__(self, method: str) -> None:
         self._method = method
+        self._process: Any = None
+        self._is_stuck = False
 
     def __enter__(self) -> "Self":
+        self._start()
+        return self
+
+    def _start(self) -> None:
         context = multiprocessing.get_context(self._method)
         try:
             prepare(self._method)
             self._connection, other = context.Pipe()
-            self._process: Any = context.Process(target=answer, args=(other,), daemon=True)  # type: ignore[attr-defined]
+            self._process = context.Process(target=answer, args=(other,), daemon=True)  # type: ignore[attr-defined]
             with held():
                 self._process.start()
         except Exception as error:
             raise ChildStartError(_show(error)) from error
         other.close()
-        self._failure = self._receive()
-        return self
+        problem = self._receive()
+        if problem:
+            self._end()
+            raise ChildStartError(problem)
 
     def problem_of(self, pickled: _Pickled) -> str:
         """
-        Return why the child cannot load a pickle, nothing where it can.
+        Return why the child cannot load a pickle, nothing where it can, or took too long to load an earlier one.
+
+        A child that died of an earlier pickle is replaced.
         """
-        if self._failure or pickled.problem:
-            return self._failure or pickled.problem
+        if pickled.problem or self._is_stuck:
+            return pickled.problem
+        if self._process is None:
+            self._start()
         try:
             self._connection.send_bytes(pickled.to_send())
         except OSError:
-            self._failure = self._death()
-        return self._failure or self._receive()
+            return self._death()
+        return self._receive()
 
     def _receive(self) -> str:
         try:
             if self._connection.poll(PATIENCE_SECONDS):
                 return str(self._connection.recv())
         except (EOFError, OSError):
-            self._failure = self._death()
-        else:
-            self._failure = f"it took longer than {PATIENCE_SECONDS:.0f} seconds"
-        return self._failure
+            return self._death()
+        self._is_stuck = True
+        return f"it took longer than {PATIENCE_SECONDS:.0f} seconds"
 
     def _death(self) -> str:
         self._process.join(PATIENCE_SECONDS)
-        return f"the process ended with exit code {self._process.exitcode}; its error stands above, if it had one"
+        code = self._process.exitcode
+        self._end()
+        return f"the process ended with exit code {code}; its error stands above, if it had one"
 
     def __exit__(self, *exception: object) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        if self._process is None:
+            return
         self._connection.close()
         self._process.join(1)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
+        self._process = None
 
 
-def _locate(path: str, value: Any, problem_of: Callable[[Any], str]) -> Unloadable:
+def _locate(path: str, value: Any, problem: str, problem_of: Callable[[Any], str]) -> Unloadable:
     """
     Return the innermost part of *value* that has a problem of its own.
     """
     for _ in range(_MOST_DEPTH):
-        inner = next(((step, part) for step, part in _parts_of(value) if problem_of(part)), None)
-        if inner is None:
+        found = ((step, part, problem_of(part)) for step, part in _parts_of(value))
+        step, value, problem = next((each for each in found if each[2]), ("", value, problem))
+        if not step:
             break
-        path, value = path + inner[0], inner[1]
-    return Unloadable(path, *_describe(value, problem_of(value)))
+        path += step
+    return Unloadable(path, *_describe(value, problem))
 
 
 def _parts_of(value: Any) -> Iterator[tuple[str, Any]]:
     """
-    Yield what an object holds, with the text that leads there.
+    Yield what a worker would get of an object, with the text that leads there.
     """
     kind = type(value)
     if kind is functools.partial:
@@ -264,10 +300,24 @@ def _parts_of(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"[{number}]", each) for number, each in enumerate(itertools.islice(value, _MOST_CHILDREN)))
     elif issubclass(kind, dict):
         yield from ((f"[{name!r}]", each) for name, each in itertools.islice(value.items(), _MOST_CHILDREN))
-    elif not issubclass(kind, (type, FunctionType)):
-        held = getattr(value, "__dict__", None)
-        if isinstance(held, dict):
-            yield from ((f".{name}", each) for name, each in itertools.islice(held.items(), _MOST_CHILDREN))
+    elif not issubclass(kind, (type, FunctionType, ModuleType)):
+        state = _state_of(value)
+        yield from ((f".{name}", each) for name, each in itertools.islice(state.items(), _MOST_CHILDREN))
+
+
+def _state_of(value: Any) -> dict[str, Any]:
+    """
+    Return the attributes that are pickled of an object: what its own ``__getstate__`` leaves out is not among them.
+    """
+    if not hasattr(value, "__dict__") and not hasattr(type(value), "__slots__"):
+        return {}
+    try:
+        reduced = value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    except Exception:  # noqa: BLE001 (it runs code of the user's, and the error is known)
+        return {}
+    state = reduced[2] if isinstance(reduced, tuple) and len(reduced) > 2 else None
+    both = state if isinstance(state, tuple) and len(state) == 2 else (state,)  # __dict__ and __slots__
+    return {str(name): part for each in both if isinstance(each, dict) for name, part in each.items()}
 
 
 def _describe(value: Any, problem: str) -> tuple[str, str]:
@@ -287,7 +337,8 @@ def _describe(value: Any, problem: str) -> tuple[str, str]:
     if module in {"__main__", "__mp_main__"} and name.partition(".")[0] in problem:
         text = f"{subject} the {what} {name}, which a worker does not find in the main module"
         return text, f"Move {name} into a .py file and import it from there"
-    return f"it is of type {module}.{name} ({problem})", "Make it when it is first needed, in __getitem__ for instance"
+    text = f"it is {module}.{name}" if is_code else f"it is of type {module}.{name}"
+    return f"{text} ({problem})", "Make it when it is first needed, in __getitem__ for instance"
 
 
 def _show(error: BaseException) -> str:
