@@ -6,6 +6,7 @@ import contextvars
 import gc
 import itertools
 import random
+import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -44,33 +45,49 @@ class Source:
         return self._fetch(index)
 
 
+class Served(ThreadIterator):
+    """
+    A thread iterator whose items are noted as served, which is the loader's part.
+    """
+
+    def __next__(self) -> Any:
+        try:
+            item = super().__next__()
+        except KeyError:
+            self._issued.failed()
+            raise
+        self._issued.failed()
+        return item
+
+
 def make(source: Source, *, ahead: int = 2, timeout: float = 0, said: list[str] | None = None) -> ThreadIterator:
     """
     Return a thread iterator over *source*, which notes in *said* why it goes on inline.
     """
     on_inline = [].append if said is None else said.append
-    return ThreadIterator(source, ahead=ahead, timeout=timeout, issued=source.issued, on_inline=on_inline)
+    return Served(source, ahead=ahead, timeout=timeout, issued=source.issued, on_inline=on_inline)
 
 
 def test_items_come_in_order_from_one_thread() -> None:
     """
-    Nothing is lost, doubled or reordered, and only the thread drew.
+    Nothing is lost, doubled or reordered; the thread drew all but the first.
     """
     source = Source(50)
     iterator = make(source)
     assert list(iterator) == list(range(50))
-    assert set(source.threads) == {"autoloader"}
+    assert source.threads == ["MainThread", *["autoloader"] * 49]
     iterator.close()
 
 
 def test_thread_draws_as_far_ahead_as_it_may() -> None:
     """
-    After the first item it draws two more, and not a third until one is asked for.
+    After the second item it draws two more, and not a third until one is asked for.
     """
     source = Source(50)
     iterator = make(source, ahead=2)
     next(iterator)
-    for _ in range(3):
+    next(iterator)
+    for _ in range(4):
         assert source.fetched.acquire(timeout=PATIENCE_SECONDS)
     assert not source.fetched.acquire(timeout=0.05)
     next(iterator)
@@ -116,41 +133,65 @@ def test_empty_source_gives_nothing() -> None:
     iterator.close()
 
 
-def test_first_item_that_fails_in_the_thread_is_drawn_inline() -> None:
+def test_item_that_fails_in_the_thread_is_drawn_inline() -> None:
     """
     The same item again, by the thread that asks, and all others, too; the random numbers drawn are given back.
     """
     here, said = threading.current_thread(), []
 
     def fetch(index: int) -> float:
-        drawn = random.random()
         if threading.current_thread() is not here:
+            random.random()
             raise OSError("not in this thread")
-        return drawn
+        return index if index == 0 else random.random()
 
     random.seed(5)
-    expected = [random.random() for _ in range(4)]
+    expected = [0, *(random.random() for _ in range(3))]
     random.seed(5)
     source = Source(4, fetch)
     assert list(make(source, said=said)) == expected
-    assert source.threads == ["autoloader", *["MainThread"] * 4]
-    assert said == ["the first batch could not be loaded in a thread (OSError)"]
+    assert source.threads == ["MainThread", "autoloader", *["MainThread"] * 3]
+    assert said == ["a batch could not be loaded in a thread (OSError)"]
 
 
-def test_first_item_that_fails_everywhere_is_the_items_own_error() -> None:
+def test_what_is_opened_with_the_first_item_belongs_to_the_asking_thread() -> None:
     """
-    What the caller sees was raised in the caller's thread, and the next item follows.
+    A sqlite connection that the dataset opens when it is first asked answers in every later epoch, and outside.
+    """
+    opened: list[sqlite3.Connection] = []
+
+    def fetch(index: int) -> int:
+        if not opened:
+            opened.append(sqlite3.connect(":memory:"))
+        return int(opened[0].execute(f"select {index}").fetchone()[0])
+
+    for _ in range(2):
+        assert list(make(Source(4, fetch))) == [0, 1, 2, 3]
+    assert fetch(7) == 7
+    opened[0].close()
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_item_that_fails_everywhere_is_the_items_own_error(failing: int) -> None:
+    """
+    Whichever it is: what the caller sees is the error itself, and the next item follows.
     """
 
     def fetch(index: int) -> int:
-        if index == 0:
+        if index == failing:
             raise KeyError(index)
         return index
 
-    iterator = make(Source(3, fetch))
-    with pytest.raises(KeyError):
-        next(iterator)
-    assert list(iterator) == [1, 2]
+    iterator = make(Source(4, fetch))
+    found: list[object] = []
+    for _ in range(4):
+        try:
+            found.append(next(iterator))
+        except KeyError as error:
+            found.append(error.args[0])
+    assert found == [0, 1, 2, 3]
+    assert list(iterator) == []
+    iterator.close()
 
 
 @pytest.mark.parametrize(
@@ -163,13 +204,24 @@ def test_first_item_that_fails_everywhere_is_the_items_own_error() -> None:
 )
 def test_source_that_draws_random_numbers_is_drawn_from_inline(draw: Callable[[], object]) -> None:
     """
-    The first item is kept; from the second on the asking thread draws.
+    The first item shows it, and no thread is started.
     """
     said: list[str] = []
     source = Source(3, lambda index: (draw(), index)[1])
     assert list(make(source, said=said)) == [0, 1, 2]
-    assert source.threads == ["autoloader", "MainThread", "MainThread"]
+    assert source.threads == ["MainThread"] * 3
     assert said == ["the dataset draws from the global random number generators, which threads share"]
+
+
+def test_source_that_draws_random_numbers_later_is_drawn_from_inline() -> None:
+    """
+    The second item is drawn alone, and watched, too.
+    """
+    said: list[str] = []
+    source = Source(4, lambda index: (index and random.random(), index)[1])
+    assert list(make(source, said=said)) == [0, 1, 2, 3]
+    assert source.threads == ["MainThread", "autoloader", "MainThread", "MainThread"]
+    assert len(said) == 1
 
 
 def test_sampler_that_draws_random_numbers_does_not_count() -> None:
@@ -181,7 +233,7 @@ def test_sampler_that_draws_random_numbers_does_not_count() -> None:
     source._indices = iter(source.issued)
     iterator = make(source)
     assert sorted(iterator) == list(range(8))
-    assert set(source.threads) == {"autoloader"}
+    assert set(source.threads[1:]) == {"autoloader"}
     iterator.close()
 
 
@@ -190,12 +242,12 @@ def test_wait_that_takes_longer_than_the_timeout_is_torchs_error() -> None:
     The text is torch's; the item that was late comes with the next call.
     """
     allowed = threading.Event()
-    iterator = make(Source(3, lambda index: (index != 1 or allowed.wait(PATIENCE_SECONDS), index)[1]), timeout=0.2)
-    assert next(iterator) == 0
+    iterator = make(Source(4, lambda index: (index != 2 or allowed.wait(PATIENCE_SECONDS), index)[1]), timeout=0.2)
+    assert [next(iterator), next(iterator)] == [0, 1]
     with pytest.raises(RuntimeError, match=r"^DataLoader timed out after 0.2 seconds$"):
         next(iterator)
     allowed.set()
-    assert next(iterator) == 1
+    assert next(iterator) == 2
     iterator.close()
 
 
@@ -204,6 +256,7 @@ def test_dropped_iterator_ends_its_thread() -> None:
     The thread holds nothing of the iterator, and stops after the item in progress.
     """
     iterator = make(Source(50))
+    next(iterator)
     next(iterator)
     thread, held = iterator._thread, weakref.ref(iterator)
     del iterator
@@ -221,7 +274,7 @@ def test_close_waits_for_the_item_in_progress() -> None:
     started, allowed, finished = threading.Event(), threading.Event(), []
 
     def fetch(index: int) -> int:
-        if index == 1:
+        if index == 2:
             started.set()
             allowed.wait(PATIENCE_SECONDS)
             finished.append(index)
@@ -230,12 +283,13 @@ def test_close_waits_for_the_item_in_progress() -> None:
     source = Source(50, fetch)
     iterator = make(source)
     next(iterator)
+    next(iterator)
     started.wait(PATIENCE_SECONDS)
     threading.Timer(0.05, allowed.set).start()
     iterator.close()
     iterator.close()
-    assert finished == [1]
-    assert len(source.threads) == 2
+    assert finished == [2]
+    assert len(source.threads) == 3
 
 
 def test_thread_has_the_callers_autograd_modes_and_context() -> None:
@@ -248,7 +302,7 @@ def test_thread_has_the_callers_autograd_modes_and_context() -> None:
     with torch.inference_mode():
         iterator = make(source)
         assert list(iterator) == [(False, True, 7)] * 2
-    assert set(source.threads) == {"autoloader"}
+    assert source.threads == ["MainThread", "autoloader"]
     iterator.close()
 
 
@@ -273,6 +327,7 @@ def test_threads_that_still_draw_are_waited_for_when_python_ends(monkeypatch: py
     They are told to stop, and joined by one deadline.
     """
     iterator = make(Source(1_000_000), ahead=1_000_000)
+    next(iterator)
     next(iterator)
     assert iterator._thread is not None
     threads._end_threads()

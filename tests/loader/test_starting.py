@@ -7,6 +7,7 @@ import pickle
 import sqlite3
 import sys
 import threading
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from autoloader.errors import ArgumentError, MissingMainGuardError, WorkersCanno
 from autoloader.start import main_guard, round_trip
 from autoloader.start.main_guard import Place
 from autoloader.start.round_trip import ChildStartError, Unloadable
+
+NEEDS_FORK = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 
 PLACE = Place("/home/me/train.py", 7, "main()", '    if __name__ == "__main__":\n        main()')
 
@@ -108,6 +111,7 @@ OBSTACLES = [
         f"the temporary folder /tmp/{'x' * 85} is 90 bytes long, and sockets between processes fit up to 75",
         "Set TMPDIR to a shorter path before Python starts (export TMPDIR=/tmp), or pass num_workers=0.",
         id="temp-dir",
+        marks=pytest.mark.skipif(sys.platform == "win32", reason="pipes of Windows do not lie in a folder"),
     ),
 ]
 
@@ -151,11 +155,11 @@ def test_our_workers_that_cannot_start_are_no_warning_where_nothing_can_be_done(
 
 def test_our_workers_that_cannot_start_are_a_warning_where_something_can_be_done(host: Any) -> None:
     """
-    A folder for temporary files that is too long costs us the workers, too.
+    A system without semaphores costs us the workers, too.
     """
-    host.change("limits", temp_dir="/tmp/" + "x" * 85)
+    host.change("process", has_semaphores=False)
     loader = auto_loader(datasets.Pids(), 4)
-    with pytest.warns(AutoloaderWarning, match="^backend.temp-dir-too-long: no worker process starts"):
+    with pytest.warns(AutoloaderWarning, match="^backend.no-semaphores: no worker process starts"):
         assert pids(loader) == {os.getpid()}
 
 
@@ -181,7 +185,7 @@ def test_iterable_dataset_is_not_moved_to_a_thread(host: Any) -> None:
 
 def test_dataset_that_a_thread_cannot_use_loads_inline(host: Any) -> None:
     """
-    A sqlite connection answers only the thread that opened it: the first batch is loaded again, and all come once.
+    A sqlite connection answers only the thread that opened it: a batch is loaded again, and all come once.
     """
     host.change("process", is_daemonic=True)
     dataset = datasets.Numbers(12)
@@ -189,7 +193,7 @@ def test_dataset_that_a_thread_cannot_use_loads_inline(host: Any) -> None:
     loader = auto_loader(datasets.Asks(dataset, lambda: dataset.connection.execute("select 1")), 4)
     assert torch.cat(list(loader))[:, 0].tolist() == list(range(12))
     choice = loader.plan.choices["backend"]
-    because = "the first batch could not be loaded in a thread (ProgrammingError)"
+    because = "a batch could not be loaded in a thread (ProgrammingError)"
     assert (choice.value, choice.rule, choice.because) == ("inline", "backend.not-in-a-thread", because)
 
 
@@ -206,6 +210,7 @@ def test_dataset_that_draws_random_numbers_loads_inline(host: Any) -> None:
     assert backend(loader) == ("inline", "backend.not-in-a-thread")
 
 
+@NEEDS_FORK
 def test_dataset_that_cannot_be_loaded_keeps_fork_in_a_quiet_process(host: Any, trips: Trips) -> None:
     """
     The process's own method is tried first; the plan says what it could not load.
@@ -222,6 +227,7 @@ def test_dataset_that_cannot_be_loaded_keeps_fork_in_a_quiet_process(host: Any, 
     assert loader.plan.notes == ()
 
 
+@NEEDS_FORK
 def test_dataset_that_cannot_be_loaded_beside_a_thread_loads_in_a_thread(host: Any, trips: Trips) -> None:
     """
     Neither fork nor the fork server will do; the warning names the thread, the lambda and both ways out.
@@ -244,6 +250,7 @@ def test_dataset_that_cannot_be_loaded_beside_a_thread_loads_in_a_thread(host: A
     ]
 
 
+@NEEDS_FORK
 def test_dataset_that_cannot_be_loaded_keeps_fork_beside_an_accelerator(host: Any, trips: Trips) -> None:
     """
     A forked worker that does not touch the accelerator is fine, and faster than a thread.
@@ -255,6 +262,7 @@ def test_dataset_that_cannot_be_loaded_keeps_fork_beside_an_accelerator(host: An
         assert context(loader) == ("fork", "unloadable")
 
 
+@NEEDS_FORK
 def test_open_file_is_not_shared_by_forked_workers(host: Any, trips: Trips, tmp_path: Any) -> None:
     """
     Forked workers would read each other's data, so the file stays in this process.
@@ -266,6 +274,7 @@ def test_open_file_is_not_shared_by_forked_workers(host: Any, trips: Trips, tmp_
     assert torch.cat(batches).tolist() == list(range(12))
 
 
+@NEEDS_FORK
 def test_fork_of_the_users_own_in_a_process_with_threads_is_one_warning(host: Any) -> None:
     """
     What the user sets stands; that it may hang is said.
@@ -330,6 +339,7 @@ def test_missing_guard_is_an_error_where_the_user_wants_one() -> None:
         iter(auto_loader(datasets.Pids(), 4, on_unsafe="raise"))
 
 
+@NEEDS_FORK
 def test_missing_guard_does_not_matter_where_plain_workers_would_fork(
     host: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -381,14 +391,14 @@ def test_worker_that_the_system_does_not_start_ends_in_a_thread(monkeypatch: pyt
     """
     The first worker starts and the second does not: the first is ended, and all batches come once.
     """
-    fork, calls = os.fork, iter([True])
+    start, calls = BaseProcess.start, iter([True])
 
-    def fork_once() -> int:
-        if next(calls, False):
-            return fork()
-        raise BlockingIOError(11, "Resource temporarily unavailable")
+    def start_once(process: BaseProcess) -> None:
+        if not next(calls, False):
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        start(process)
 
-    monkeypatch.setattr(os, "fork", fork_once)
+    monkeypatch.setattr(BaseProcess, "start", start_once)
     loader = auto_loader(datasets.Numbers(12), 4, num_workers=2)
     with pytest.warns(AutoloaderWarning, match="BlockingIOError"):
         assert torch.cat(list(loader))[:, 0].tolist() == list(range(12))
@@ -431,6 +441,7 @@ def test_limit_that_holds_no_worker_at_all_is_an_obstacle(host: Any) -> None:
     assert backend(loader) == ("thread", "backend.few-processes")
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system binds no thread to CPUs")
 def test_workers_get_the_cpus_back_that_openmp_took_away(host: Any) -> None:
     """
     They would inherit the mask of the thread that starts them.
@@ -488,6 +499,7 @@ def test_thread_backend_leaves_no_thread_after_an_early_break(host: Any) -> None
     host.change("process", is_daemonic=True)
     loader = auto_loader(datasets.Numbers(400), 4)
     iterator = iter(loader)
+    next(iterator)
     next(iterator)
     threads = [thread for thread in threading.enumerate() if thread.name == "autoloader"]
     del iterator

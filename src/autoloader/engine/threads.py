@@ -26,6 +26,9 @@ How long a wait lasts before it looks around: Python on Windows notices Ctrl-C b
 """
 
 
+_DRAWS = "the dataset draws from the global random number generators, which threads share"
+
+
 class _Outcome(NamedTuple):
     """
     What one call of the source's ``next()`` did.
@@ -60,8 +63,9 @@ class ThreadIterator:
     """
     Draws from an iterator in a thread, ahead of whoever asks, and gives what it draws in the same order.
 
-    The first item is drawn alone. If that fails, or draws from the global random number generators, which threads
-    share and would draw from in no certain order, everything else is drawn inline.
+    The first item is drawn inline, so that what a dataset opens when it is first asked belongs to the asking thread, as
+    without a thread; then one is drawn in the thread alone. If that fails, or either draws from the global random
+    number generators, which threads share and would draw from in no certain order, all others are drawn inline.
 
     Args:
         source: What to draw from; it may be asked again after it raised an error.
@@ -85,51 +89,73 @@ class ThreadIterator:
         self._timeout = timeout
         self._issued = issued
         self._on_inline = on_inline
-        self._is_inline = False
+        self._draw: Callable[[ThreadIterator], Any] = ThreadIterator._draw_first  # a method of self would be a cycle
         self._thread: threading.Thread | None = None
 
     def __iter__(self) -> "ThreadIterator":
         return self
 
     def __next__(self) -> Any:
-        if self._is_inline:
-            return next(self._shared.source)
-        if self._thread is None:
-            return self._first()
-        self._shared.allowed.release()
-        return self._give(self._receive())
+        return self._draw(self)
 
-    def _first(self) -> Any:
+    def _draw_first(self) -> Any:
         """
-        Draw the first item in the thread, and see whether the others can be drawn there, too.
+        Draw the first item inline, and see whether that draws random numbers.
         """
         self._issued.draw_first()
+        before = random_states()
+        self._draw = ThreadIterator._draw_second
+        try:
+            return self._draw_inline()
+        finally:
+            if have_moved(before):
+                self._go_inline(_DRAWS)
+
+    def _draw_second(self) -> Any:
+        """
+        Draw one item in the thread alone, and see whether the others can be drawn there, too.
+        """
         before = random_states()
         try:
             self._thread = _start_thread(self._shared)
         except RuntimeError as error:  # no more threads are allowed
             return self._go_on_inline(f"no thread could be started ({error})")
         self._shared.allowed.release()
+        self._draw = ThreadIterator._draw_ahead
         outcome = self._receive()
         if isinstance(outcome.error, Exception) and not isinstance(outcome.error, StopIteration):
             restore_random_states(before)
             self._issued.put_back()
-            kind = type(outcome.error)
-            return self._go_on_inline(f"the first batch could not be loaded in a thread ({kind.__name__})")
+            kind = type(outcome.error).__name__
+            return self._go_on_inline(f"a batch could not be loaded in a thread ({kind})")
         if have_moved(before):
-            self._go_inline("the dataset draws from the global random number generators, which threads share")
+            self._go_inline(_DRAWS)
         else:
             self._shared.allowed.release(self._ahead)
         return self._give(outcome)
 
+    def _draw_ahead(self) -> Any:
+        """
+        Take the next item that the thread has drawn, and let it draw another one.
+        """
+        self._shared.allowed.release()
+        return self._give(self._receive())
+
+    def _draw_inline(self) -> Any:
+        try:
+            return next(self._shared.source)
+        except Exception as error:
+            _note_place(error, self._issued)
+            raise
+
     def _go_inline(self, because: str) -> None:
         self._shared.stop()
-        self._is_inline = True
+        self._draw = ThreadIterator._draw_inline
         self._on_inline(because)
 
     def _go_on_inline(self, because: str) -> Any:
         self._go_inline(because)
-        return next(self._shared.source)
+        return self._draw_inline()
 
     def _receive(self) -> _Outcome:
         """
@@ -150,10 +176,10 @@ class ThreadIterator:
 
     def _give(self, outcome: _Outcome) -> Any:
         if isinstance(outcome.error, StopIteration):
-            self._is_inline = True
+            self._draw = ThreadIterator._draw_inline
+        elif isinstance(outcome.error, Exception):
+            _note_place(outcome.error, self._issued)
         if outcome.error is not None:
-            if isinstance(outcome.error, Exception) and not self._is_inline:
-                _note_place(outcome.error, self._issued)
             try:
                 raise outcome.error
             finally:
@@ -177,7 +203,7 @@ def _note_place(error: Exception, issued: IssuedIndices) -> None:
     Note with an error which batch and sample it comes from; Python 3.10 has no notes.
     """
     position = min(issued.outstanding, default=None)
-    if position is None or not hasattr(error, "add_note"):
+    if position is None or isinstance(error, StopIteration) or not hasattr(error, "add_note"):
         return
     sample = _sample_of(error, issued.outstanding[position])
     error.add_note(f"autoloader: this is from sample {sample}, in batch {position} of the epoch")

@@ -100,7 +100,7 @@ def fallback(found: Obstacle, style: str) -> Choice[str]:
     """
     Return where batches load if no worker process may start: a thread, but inline for iterable-style data.
 
-    If the first batch cannot be loaded in a thread, it is loaded again inline; a stream could lose items by that.
+    A batch that cannot be loaded in a thread is loaded again inline; a stream could lose items by that.
     """
     value = "inline" if style == "iterable" else "thread"
     return Choice(value=value, rule=f"backend.{found.rule}", because=found.because)

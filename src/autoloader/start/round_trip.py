@@ -11,6 +11,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from multiprocessing.connection import wait
 from multiprocessing.reduction import ForkingPickler
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -59,7 +60,8 @@ def find_unloadable(method: str, parts: Mapping[str, Any]) -> Unloadable | None:
     Return what a worker started by *method* could not load, ``None`` where it could load all of it.
 
     Each part is pickled as multiprocessing would, and loaded in a child that is started by the same method. What
-    consists of classes and functions that were seen to load before in this process is not tried again.
+    consists of classes and functions that were seen to load before in this process is not tried again, and neither is
+    the very same that failed the last time.
 
     Args:
         method: ``spawn`` or ``forkserver``.
@@ -77,16 +79,31 @@ def find_unloadable(method: str, parts: Mapping[str, Any]) -> Unloadable | None:
     unknown = [name for name in parts if keys[name] not in _known_to_load]
     if not unknown:
         return None
-    with _Child(method) as child:
-        for name in unknown:
-            problem = child.problem_of(pickled[name])
-            if problem:
-                return _locate(name, parts[name], problem, lambda value: child.problem_of(_Pickled(value)))
-            _known_to_load.add(keys[name])
-    return None
+    same = tuple((name, keys[name], hash(pickled[name].to_send())) for name in unknown)
+    if same not in _known_to_fail:
+        found = _ask_child(method, {name: (parts[name], pickled[name]) for name in unknown})
+        if found is None:
+            _known_to_load.update(keys[name] for name in unknown)
+            return None
+        _known_to_fail.clear()
+        _known_to_fail[same] = found
+    return _known_to_fail[same]
 
 
 _known_to_load: set[tuple[str, int, frozenset[tuple[str, str]]]] = set()
+_known_to_fail: dict[Any, Unloadable] = {}
+"""
+The last failure: workers that cannot start are tried in each epoch, and each child costs seconds.
+"""
+
+
+def _ask_child(method: str, parts: Mapping[str, tuple[Any, "_Pickled"]]) -> Unloadable | None:
+    with _Child(method) as child:
+        for name, (part, pickled) in parts.items():
+            problem = child.problem_of(pickled)
+            if problem:
+                return _locate(name, part, problem, lambda value: child.problem_of(_Pickled(value)))
+    return None
 
 
 class _Pickled:
@@ -164,6 +181,8 @@ class _Pickler(ForkingPickler):
             self.names.add((getattr(value, "__module__", None) or "builtins", value.__qualname__))
         elif kind.__name__ == "Tensor" and kind.__module__ == "torch":
             return _stand_in_of_tensor(value)
+        elif kind.__name__ == "UntypedStorage" and kind.__module__ == "torch.storage":
+            return kind, (value.nbytes(),)  # torch sends its memory, and has no way to pickle it
         elif kind.__name__ in {"ndarray", "memmap"} and kind.__module__ == "numpy":
             return _stand_in_of_array(value)
         return NotImplemented
@@ -190,11 +209,11 @@ def _stand_in_of_array(value: Any) -> Any:
     """
     Return how to make an array of the same shape whose contents nobody needs, for a large one.
     """
-    import numpy
+    import numpy as np
 
     if value.nbytes <= _STAND_IN_BYTES or value.dtype.hasobject:
         return NotImplemented
-    return numpy.empty, (value.shape, value.dtype)
+    return np.empty, (value.shape, value.dtype)
 
 
 class _Child:
@@ -217,7 +236,7 @@ class _Child:
             prepare(self._method)
             self._connection, other = context.Pipe()
             self._process = context.Process(target=answer, args=(other,), daemon=True)  # type: ignore[attr-defined]
-            with held():
+            with held(self._method):
                 self._process.start()
         except Exception as error:
             raise ChildStartError(_show(error)) from error
@@ -245,9 +264,13 @@ class _Child:
 
     def _receive(self) -> str:
         try:
-            if self._connection.poll(PATIENCE_SECONDS):
+            # On Windows a child that dies before it takes its end of the pipe leaves that open here: no end is seen.
+            ready = wait([self._connection, self._process.sentinel], PATIENCE_SECONDS)
+            if self._connection.poll():
                 return str(self._connection.recv())
         except (EOFError, OSError):
+            return self._death()
+        if ready:
             return self._death()
         self._is_stuck = True
         return f"it took longer than {PATIENCE_SECONDS:.0f} seconds"
