@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from autoloader.start.source import is_guarded, parse_module, statement_at
+from autoloader.start.source import is_guarded, may_be_guarded, parse_module, statement_at
 
 
 def asks(text: str) -> bool:
@@ -250,3 +250,27 @@ def test_parsing_is_silent_and_ignores_a_byte_order_mark() -> None:
         warnings.simplefilter("always")
         tree = parse_module("\ufeffx = '\\d' is 1\n")
     assert (isinstance(tree, ast.Module), caught) == (True, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("main()\n", False, id="bare-call"),
+        pytest.param("for batch in loader:\n    step()\n", False, id="loop"),
+        pytest.param("import sys\nif len(sys.argv) > 1:\n    main()\n", False, id="another-test"),
+        pytest.param("if __name__ == '__main__':\n    main()\n", True, id="guard"),
+        pytest.param("if not os.environ.get('STARTED'):\n    main()\n", True, id="environment"),
+        pytest.param("{'__main__': main}.get(__name__, noop)()\n", True, id="looked-up-by-name"),
+        pytest.param("@ex.automain\ndef main():\n    train()\n", True, id="decorator-that-calls"),
+        pytest.param("if os.getppid() == START:\n    main()\n", True, id="parent"),
+        pytest.param("while started(__name__):\n    main()\n", True, id="loop-that-asks"),
+        pytest.param("def main():\n    if os.environ.get('X'):\n        train()\n", True, id="inside-a-function"),
+    ],
+)
+def test_statement_that_something_unusual_may_guard_is_left_alone(text: str, expected: bool) -> None:
+    """
+    Where source does not settle it, nobody is told that a guard is missing; the last line is asked about.
+    """
+    tree = parse_module(text)
+    assert tree is not None
+    assert may_be_guarded(tree, len(text.splitlines())) is expected

@@ -10,10 +10,10 @@ import sys
 import threading
 import tokenize
 from multiprocessing.process import current_process
-from types import FrameType
+from types import CodeType, FrameType
 from typing import NamedTuple
 
-from .source import is_guarded, parse_module, statement_at
+from .source import may_be_guarded, parse_module, statement_at
 
 
 class Place(NamedTuple):
@@ -39,8 +39,15 @@ class _Level(NamedTuple):
     module: str
     names: int
     """Which dict of globals the frame has."""
-    file: str
+    code: CodeType
     line: int
+
+    @property
+    def file(self) -> str:
+        """
+        Return the file that the code is from.
+        """
+        return self.code.co_filename
 
 
 def find_unguarded() -> Place | None:
@@ -84,7 +91,7 @@ def find_in_starting_worker() -> Place:
     modules = [level for level in stack if level.name == "<module>"]
     top = next((number for number, level in enumerate(modules) if _is_top_of_copy(level)), 0)
     level = modules[top] if modules else stack[0]
-    return _place(level.file, level.line, modules[:top])
+    return _place(level.file, level, modules[:top])
 
 
 def _stacks() -> tuple[list[_Level], list[_Level]]:
@@ -105,7 +112,7 @@ def _levels(frame: FrameType | None) -> list[_Level]:
     while frame is not None:
         code, names = frame.f_code, frame.f_globals
         module = str(names.get("__name__", ""))
-        levels.append(_Level(code.co_name, module, id(names), code.co_filename, frame.f_lineno))
+        levels.append(_Level(code.co_name, module, id(names), code, frame.f_lineno))
         frame = frame.f_back
     return levels
 
@@ -116,36 +123,37 @@ def _unguarded(stack: list[_Level], names: int, file: str) -> Place | None:
     """
     own = [level for level in stack if level.names == names and _is_same(level.file, file)]
     top = [level for level in own if level.name == "<module>"]
-    tree = _tree(file) if top else None
-    if tree is None or any(is_guarded(tree, level.line) for level in own):
+    tree = _tree(file, top[-1].code) if top else None
+    if tree is None or any(may_be_guarded(tree, level.line) for level in own):
         return None
     inner = stack[: stack.index(top[-1])]
-    return _place(file, top[-1].line, [level for level in inner if level.name == "<module>"])
+    return _place(file, top[-1], [level for level in inner if level.name == "<module>"])
 
 
 def _is_same(name: str, file: str) -> bool:
     return name == file or os.path.abspath(name) == os.path.abspath(file)
 
 
-def _tree(file: str) -> ast.Module | None:
-    try:
-        status = os.stat(file)
-    except OSError:
-        return None
-    return _parsed(file, status.st_mtime_ns, status.st_size)
+@functools.lru_cache(maxsize=4)
+def _tree(file: str, code: CodeType | None) -> ast.Module | None:
+    """
+    Return the source of a file, if it is what was compiled to *code*: people edit a script while it runs.
 
-
-@functools.lru_cache(maxsize=1)
-def _parsed(file: str, changed: int, size: int) -> ast.Module | None:  # noqa: ARG001 (parts of the key)
+    It is remembered for that code, so that a later edit does not change what is known of it.
+    """
     try:
         with tokenize.open(file) as source:
-            return parse_module(source.read())
-    except (OSError, SyntaxError, UnicodeError):
+            text = source.read()
+        now = code and compile(text, file, "exec", dont_inherit=True)
+    except (OSError, SyntaxError, UnicodeError, ValueError, RecursionError):
         return None
+    is_same = now is None or code is None or (now.co_code, now.co_linetable) == (code.co_code, code.co_linetable)
+    return parse_module(text) if is_same else None
 
 
-def _place(file: str, line: int, modules_inside: list[_Level]) -> Place:
-    code, tree = _line(file, line), _tree(file)
+def _place(file: str, level: _Level, modules_inside: list[_Level]) -> Place:
+    line = level.line
+    code, tree = _line(file, line), _tree(file, level.code)
     statement = None if tree is None else statement_at(tree, line)
     text = code if statement is None else _first_line(file, statement)
     imported = next((level for level in modules_inside if not _is_same(level.file, file)), None)
