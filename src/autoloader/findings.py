@@ -298,7 +298,7 @@ CATALOGUE: dict[str, Finding] = {
         Finding(
             id="process.workers-not-started",
             title="Batches load without worker processes",
-            text="{rule}: {what}, because {because}; batches load in the training process.",
+            text="{rule}: {what}, because {because}; batches load {where}.",
             fix="{fix} To silence this: warnings.filterwarnings('ignore', '{rule}').",
         ),
         Finding(

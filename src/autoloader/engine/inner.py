@@ -46,7 +46,8 @@ class InnerLoader:
         settings: The arguments of ``DataLoader`` that say how to load, legal together.
         rest: Its other arguments.
         held: What identifies the state of the dataset that workers got a copy of.
-        on_inline: Given where batches load in a thread: called with the reason why they load inline after all.
+        on_inline: Given where batches load in a thread: a method that is called with the reason why they load inline
+            after all; its object is held weakly.
         ahead: Batches that such a thread loads before they are asked for.
         cpus: CPUs for the workers, where they would inherit fewer than the user meant.
     """
@@ -74,7 +75,7 @@ class InnerLoader:
         self.has_failed = False
         self.group = WorkerGroup()
         self._sampler = sampler
-        self._on_inline, self._ahead = on_inline, ahead
+        self._on_inline, self._ahead = on_inline and _held_weakly(on_inline), ahead
         self._timeout = settings.get("timeout", 0)
         is_inline = not settings.get("num_workers")
         arrival = Arrival() if is_inline else IN_WORKER
@@ -127,8 +128,8 @@ class InnerLoader:
         except (OSError, RuntimeError, WorkerStartError) as error:
             if isinstance(error, RuntimeError) and "new thread" not in str(error):
                 raise
-            _end_half_started(error)
-            self.group.end()
+            _disarm_half_started(error)
+            self.group.end(at_once=True)
             if isinstance(error, WorkerStartError):
                 raise
             raise WorkerStartError(f"{type(error).__name__}: {error}") from error
@@ -172,22 +173,40 @@ class InnerLoader:
             self.group.end()
 
 
-def _end_half_started(error: BaseException) -> None:
+def _held_weakly(method: Callable[[str], None]) -> Callable[[str], None]:
     """
-    End the workers that torch's iterator had started when it failed to start another one.
+    Return a function that calls a bound method as long as its object is held by somebody else.
+    """
+    reference = weakref.WeakMethod(method)
 
-    Its own clean-up stumbles over what it had not set yet, and nobody but the traceback knows it.
+    def call(argument: str) -> None:
+        held = reference()
+        if held is not None:
+            held(argument)
+
+    return call
+
+
+def _disarm_half_started(error: BaseException) -> None:
+    """
+    Keep torch's iterator from its own clean-up, when it failed to start all workers.
+
+    That stumbles over what it had not set yet, or needs a thread where there are no more. Nobody but the traceback
+    knows the iterator.
     """
     trace = error.__traceback__
     while trace is not None:
         iterator: Any = trace.tb_frame.f_locals.get("self")
         if type(iterator).__name__ == "_MultiProcessingDataLoaderIter":
-            if not hasattr(iterator, "_workers"):
-                iterator._shutdown = True
-                return
-            if not hasattr(iterator, "_workers_status"):
-                iterator._workers_status = [True] * len(iterator._workers)
-            iterator._shutdown_workers()
+            iterator._shutdown = True
+            if getattr(iterator, "_worker_pids_set", False):
+                signals: Any = torch.utils.data._utils.signal_handling
+                signals._remove_worker_pids(id(iterator))
+                iterator._worker_pids_set = False
+            for each in (*getattr(iterator, "_index_queues", ()), getattr(iterator, "_worker_result_queue", None)):
+                if each is not None:
+                    each.cancel_join_thread()
+                    each.close()
             return
         trace = trace.tb_next
 

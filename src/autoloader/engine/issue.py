@@ -107,20 +107,24 @@ class IssuedIndices:
     def __iter__(self) -> Iterator[Any]:
         if not self._issued:
             self._iterator = iter(self._sampler)
-        return self._hand_out()
+        return _HandingOut(self)
 
-    def _hand_out(self) -> Iterator[Any]:
+    def hand_out(self) -> Any:
         """
-        Yield what the running iterator still has, each batch with its number.
+        Return the next indices, with their number.
+
+        Raises:
+            StopIteration: There are no more.
         """
-        while (position := self._again.pop() if self._again else self._next_new()) is not None:
-            indices = self.outstanding[position]
-            if self._inline is None:
-                yield _Numbered(indices, position)
-            else:
-                self._inline.position = position
-                self._inline.seconds = perf_counter()
-                yield indices
+        position = self._again.pop() if self._again else self._next_new()
+        if position is None:
+            raise StopIteration
+        indices = self.outstanding[position]
+        if self._inline is None:
+            return _Numbered(indices, position)
+        self._inline.position = position
+        self._inline.seconds = perf_counter()
+        return indices
 
     def _next_new(self) -> int | None:
         """
@@ -132,3 +136,18 @@ class IssuedIndices:
             self.outstanding[position] = indices
             return position
         return None
+
+
+class _HandingOut:
+    """
+    The iterator over what is left of an epoch. It goes on after an error of the sampler's, as the sampler's own may.
+    """
+
+    def __init__(self, issued: IssuedIndices) -> None:
+        self._issued = issued
+
+    def __iter__(self) -> "_HandingOut":
+        return self
+
+    def __next__(self) -> Any:
+        return self._issued.hand_out()

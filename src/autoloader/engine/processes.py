@@ -74,11 +74,14 @@ class WorkerGroup:
             self._deadline = self._clock() + CLOSE_SECONDS
         return max(0.0, min(timeout, self._deadline - self._clock()))
 
-    def end(self) -> None:
+    def end(self, *, at_once: bool = False) -> None:
         """
         End whatever still runs: wait until the deadline, then terminate, then kill.
+
+        Args:
+            at_once: Whether to terminate them without a wait, as nothing was asked of them yet.
         """
-        for process in self._alive():
+        for process in [] if at_once else self._alive():
             process.join(CLOSE_SECONDS)
         for stop in (BaseProcess.terminate, BaseProcess.kill):
             alive = self._alive()

@@ -5,6 +5,7 @@ The thread backend: one thread of the training process that loads batches ahead,
 import atexit
 import contextlib
 import contextvars
+import pickle
 import queue
 import random
 import reprlib
@@ -27,6 +28,9 @@ How long a wait lasts before it looks around: Python on Windows notices Ctrl-C b
 
 
 _DRAWS = "the dataset draws from the global random number generators, which threads share"
+
+
+_AUTOCAST = ("cpu", "cuda", "xpu")
 
 
 class _Outcome(NamedTuple):
@@ -110,6 +114,8 @@ class ThreadIterator:
         finally:
             if have_moved(before):
                 self._go_inline(_DRAWS)
+            elif any(map(torch.is_autocast_enabled, _AUTOCAST)):
+                self._go_inline("torch.autocast is on, which holds for the thread that switched it on only")
 
     def _draw_second(self) -> Any:
         """
@@ -123,7 +129,8 @@ class ThreadIterator:
         self._shared.allowed.release()
         self._draw = ThreadIterator._draw_ahead
         outcome = self._receive()
-        if isinstance(outcome.error, Exception) and not isinstance(outcome.error, StopIteration):
+        is_samples = bool(self._issued.outstanding)  # and not an error of the sampler's, which cannot be asked again
+        if is_samples and isinstance(outcome.error, Exception) and not isinstance(outcome.error, StopIteration):
             restore_random_states(before)
             self._issued.put_back()
             kind = type(outcome.error).__name__
@@ -206,6 +213,7 @@ def _note_place(error: Exception, issued: IssuedIndices) -> None:
     if position is None or isinstance(error, StopIteration) or not hasattr(error, "add_note"):
         return
     sample = _sample_of(error, issued.outstanding[position])
+    error.__notes__ = [note for note in getattr(error, "__notes__", ()) if not note.startswith("autoloader: ")]
     error.add_note(f"autoloader: this is from sample {sample}, in batch {position} of the epoch")
 
 
@@ -262,7 +270,7 @@ def random_states() -> tuple[Any, ...]:
     Return the states of the global random number generators: Python's, numpy's if it is loaded, and torch's.
     """
     numpy = sys.modules.get("numpy.random")
-    return random.getstate(), None if numpy is None else numpy.get_state(), torch.get_rng_state()
+    return random.getstate(), None if numpy is None else numpy.get_state(legacy=False), torch.get_rng_state()
 
 
 def restore_random_states(states: tuple[Any, ...]) -> None:
@@ -283,15 +291,8 @@ def have_moved(states: tuple[Any, ...]) -> bool:
     If numpy's was not loaded then, nobody can have seeded it, and it does not count.
     """
     now = random_states()
-    is_numpys_same = states[1] is None or _comparable(now[1]) == _comparable(states[1])
+    is_numpys_same = states[1] is None or pickle.dumps(now[1]) == pickle.dumps(states[1])
     return not (now[0] == states[0] and is_numpys_same and torch.equal(now[2], states[2]))
-
-
-def _comparable(numpys: Any) -> tuple[Any, ...]:
-    """
-    Return numpy's state, with its array as bytes.
-    """
-    return tuple(part.tobytes() if hasattr(part, "tobytes") else part for part in numpys)
 
 
 def _end_threads() -> None:

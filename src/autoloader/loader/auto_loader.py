@@ -219,7 +219,7 @@ class AutoLoader(DataLoader[B_co]):
             except WorkerStartError as error:
                 self._kept = None
                 found = start_failed(error)
-                self._fall_back(with_fallback(self.plan, found, self._style), found)
+                self._fall_back(with_fallback(self.plan, found, self._style), found, stacklevel=2)
                 iterator = LoaderIterator(self._new_inner(self._settings()), draws_like_new=False)
             self._iterators.add(iterator)
         return iterator
@@ -249,19 +249,24 @@ class AutoLoader(DataLoader[B_co]):
         """
         plan, found = self._settled()
         if found is not None:
-            self._fall_back(plan, found)
+            self._fall_back(plan, found, stacklevel=3)
         self.plan = plan
         if plan.value("backend") == "process" and self._facts is not None:
             report_unsafe_fork(plan, self._facts, stacklevel=3)
         return self._settings()
 
-    def _fall_back(self, plan: Plan, found: Obstacle) -> None:
+    def _fall_back(self, plan: Plan, found: Obstacle, *, stacklevel: int) -> None:
         """
         Take the plan that does without worker processes, and say so.
         """
-        rank = None if self._facts is None else self._facts.job.local_rank
-        must_raise = self.on_unsafe == "raise"
-        report(plan, found, must_raise=must_raise, local_rank=rank, stacklevel=4)
+        report(
+            plan,
+            found,
+            must_raise=self.on_unsafe == "raise",
+            has_init=self.worker_init_fn is not None,
+            local_rank=None if self._facts is None else self._facts.job.local_rank,
+            stacklevel=stacklevel + 1,
+        )
         self.plan = plan
 
     def _take_kept(self, *, after_break: bool) -> InnerLoader | None:
@@ -356,7 +361,7 @@ class AutoLoader(DataLoader[B_co]):
             settings=settings,
             rest=rest,
             held=held,
-            on_inline=_without_holding(self._note_inline) if self.plan.value("backend") == "thread" else None,
+            on_inline=self._note_inline if self.plan.value("backend") == "thread" else None,
             ahead=self.prefetch_factor or 2,
             cpus=cpus_for_workers(self._facts),
         )
@@ -389,17 +394,3 @@ class AutoLoader(DataLoader[B_co]):
         self.__dict__.update(state)
         self._facts = None
         self._reset_live_state()
-
-
-def _without_holding(method: Callable[[str], None]) -> Callable[[str], None]:
-    """
-    Return a function that calls a bound method as long as its object is held by somebody else.
-    """
-    reference = weakref.WeakMethod(method)
-
-    def call(argument: str) -> None:
-        held = reference()
-        if held is not None:
-            held(argument)
-
-    return call

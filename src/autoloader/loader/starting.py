@@ -172,9 +172,19 @@ def start_failed(error: Exception) -> Obstacle:
     return obstacle("process.start-failed", error=error)
 
 
-def report(plan: Plan, found: Obstacle, *, must_raise: bool, local_rank: int | None, stacklevel: int) -> None:
+def report(
+    plan: Plan, found: Obstacle, *, must_raise: bool, has_init: bool, local_rank: int | None, stacklevel: int
+) -> None:
     """
     Say once that no worker starts, or raise it.
+
+    Args:
+        plan: The plan without worker processes.
+        found: Why.
+        must_raise: Whether the user wants an error.
+        has_init: Whether the user gave a ``worker_init_fn``, which nobody will call.
+        local_rank: Number of this process on its node.
+        stacklevel: How many frames above the caller the user's own line is.
 
     Raises:
         MissingMainGuardError: The user asked for workers, and torch's own start would fail here, too.
@@ -191,7 +201,9 @@ def report(plan: Plan, found: Obstacle, *, must_raise: bool, local_rank: int | N
         logger.info("%s: batches load in the training process, because %s", rule, found.because)
         return
     what = f"num_workers={workers.value} starts no process" if workers.value else "no worker process starts"
-    text = describe("process.workers-not-started", rule=rule, what=what, because=found.because, fix=found.fix)
+    where = "in the training process, where worker_init_fn is not called" if has_init else "in the training process"
+    evidence = {"rule": rule, "what": what, "because": found.because, "where": where, "fix": found.fix}
+    text = describe("process.workers-not-started", **evidence)
     logger.info("%s", text)
     warn_once(rule, text, local_rank=local_rank, stacklevel=stacklevel + 1)
 

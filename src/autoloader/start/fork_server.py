@@ -5,9 +5,9 @@ The fork server of this process: one for all loaders, with torch and numpy loade
 import multiprocessing
 from typing import Any
 
-PRELOADED = ("torch", "numpy")
+PRELOADED = (f"{__package__}.preload",)
 """
-What nearly every worker imports. Nothing of the user's: any error but ImportError there ends the server for everybody.
+The module that loads them.
 """
 
 

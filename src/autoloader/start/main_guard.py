@@ -163,7 +163,7 @@ def _place(file: str, level: _Level, modules_inside: list[_Level]) -> Place:
 
 
 def _line(file: str, line: int) -> str:
-    return linecache.getline(file, line).strip() or "?"
+    return linecache.getline(file, line).strip() or "..."
 
 
 def _first_line(file: str, statement: ast.stmt) -> str:

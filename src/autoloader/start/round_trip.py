@@ -75,11 +75,14 @@ def find_unloadable(method: str, parts: Mapping[str, Any]) -> Unloadable | None:
         pickled[name] = _Pickled(part)
         if pickled[name].problem:
             return _locate(name, part, pickled[name].problem, lambda value: _Pickled(value).problem)
-    keys = {name: (method, os.getpid(), each.names) for name, each in pickled.items()}
+    here = _here(method)
+    keys = {name: (*here, each.names) for name, each in pickled.items()}
     unknown = [name for name in parts if keys[name] not in _known_to_load]
     if not unknown:
         return None
     same = tuple((name, keys[name], hash(pickled[name].to_send())) for name in unknown)
+    if here in _known_to_end:
+        raise ChildStartError(_known_to_end[here])
     if same not in _known_to_fail:
         found = _ask_child(method, {name: (parts[name], pickled[name]) for name in unknown})
         if found is None:
@@ -90,30 +93,48 @@ def find_unloadable(method: str, parts: Mapping[str, Any]) -> Unloadable | None:
     return _known_to_fail[same]
 
 
-_known_to_load: set[tuple[str, int, frozenset[tuple[str, str]]]] = set()
+_known_to_load: set[Any] = set()
 _known_to_fail: dict[Any, Unloadable] = {}
 """
 The last failure: workers that cannot start are tried in each epoch, and each child costs seconds.
 """
+_known_to_end: dict[Any, str] = {}
+"""
+Why a child cannot even import the main module, which it would say in each epoch, too.
+"""
+
+
+def _here(method: str) -> tuple[Any, ...]:
+    """
+    Return what a child of this process would be: IPython's ``%run`` and runpy take another main module in turn.
+    """
+    main = sys.modules.get("__main__")
+    return method, os.getpid(), id(main), getattr(main, "__file__", None)
 
 
 def _ask_child(method: str, parts: Mapping[str, tuple[Any, "_Pickled"]]) -> Unloadable | None:
     with _Child(method) as child:
         for name, (part, pickled) in parts.items():
             problem = child.problem_of(pickled)
+            if problem and pickled.has_stand_ins:  # what is made of them may need their contents
+                problem = child.problem_of(_Pickled(part, with_contents=True))
             if problem:
-                return _locate(name, part, problem, lambda value: child.problem_of(_Pickled(value)))
+                return _locate(name, part, problem, lambda value: child.problem_of(_Pickled(value, with_contents=True)))
     return None
 
 
 class _Pickled:
     """
     A value as multiprocessing would pickle it, but large arrays and tensors without their contents.
+
+    Args:
+        value: What to pickle.
+        with_contents: Whether to pickle these, too.
     """
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Any, *, with_contents: bool = False) -> None:
         sink = _Sink()
-        pickler = _Pickler(sink)
+        pickler = _Pickler(sink, with_contents=with_contents)
         self.problem = ""
         try:
             pickler.dump(value)
@@ -124,6 +145,7 @@ class _Pickled:
         except Exception as error:  # noqa: BLE001 (pickling runs code of the user's, which may raise anything)
             self.problem = _show(error)
         self.names = frozenset(pickler.names)
+        self.has_stand_ins = pickler.has_stand_ins
         self.data = sink.getvalue() if sink.is_whole else None
 
     def to_send(self) -> bytes:
@@ -164,8 +186,10 @@ class _Pickler(ForkingPickler):
     Tensors are pickled by value and not moved to shared memory, which is left to the real start of a worker.
     """
 
-    def __init__(self, file: io.BytesIO) -> None:
+    def __init__(self, file: io.BytesIO, *, with_contents: bool) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._with_contents = with_contents
+        self.has_stand_ins = False
         self.names: set[tuple[str, str]] = set()
         torch = sys.modules.get("torch")
         own = getattr(torch, "Tensor", ()), getattr(torch, "UntypedStorage", ()), getattr(torch, "TypedStorage", ())
@@ -180,12 +204,18 @@ class _Pickler(ForkingPickler):
         if issubclass(kind, type) or kind in (FunctionType, BuiltinFunctionType):
             self.names.add((getattr(value, "__module__", None) or "builtins", value.__qualname__))
         elif kind.__name__ == "Tensor" and kind.__module__ == "torch":
-            return _stand_in_of_tensor(value)
+            return self._noted(_stand_in_of_tensor(value))
         elif kind.__name__ == "UntypedStorage" and kind.__module__ == "torch.storage":
             return kind, (value.nbytes(),)  # torch sends its memory, and has no way to pickle it
         elif kind.__name__ in {"ndarray", "memmap"} and kind.__module__ == "numpy":
-            return _stand_in_of_array(value)
+            return self._noted(_stand_in_of_array(value))
         return NotImplemented
+
+    def _noted(self, stand_in: Any) -> Any:
+        if stand_in is NotImplemented or self._with_contents:
+            return NotImplemented
+        self.has_stand_ins = True
+        return stand_in
 
 
 def _stand_in_of_tensor(value: Any) -> Any:
@@ -225,6 +255,7 @@ class _Child:
         self._method = method
         self._process: Any = None
         self._is_stuck = False
+        self._exit_code = 0
 
     def __enter__(self) -> "Self":
         self._start()
@@ -244,6 +275,8 @@ class _Child:
         problem = self._receive()
         if problem:
             self._end()
+            if self._is_stuck or 0 < self._exit_code < 255:  # no signal, nor a fork server that is gone
+                _known_to_end[_here(self._method)] = problem
             raise ChildStartError(problem)
 
     def problem_of(self, pickled: _Pickled) -> str:
@@ -277,9 +310,9 @@ class _Child:
 
     def _death(self) -> str:
         self._process.join(PATIENCE_SECONDS)
-        code = self._process.exitcode
+        self._exit_code = self._process.exitcode or 0
         self._end()
-        return f"the process ended with exit code {code}; its error stands above, if it had one"
+        return f"the process ended with exit code {self._exit_code}; its error stands above, if it had one"
 
     def __exit__(self, *exception: object) -> None:
         self._end()
