@@ -25,6 +25,7 @@ class FakeHost:
     mask_at_import: tuple[int, ...] | None = None
     cpus: int | None = None
     resource_limits: dict[str, tuple[float, float]] = field(default_factory=dict)
+    user_tasks: int | None = None
     release: str = "6.1.0"
     machine: str = "x86_64"
     own_cpu_count: int | None = None
@@ -76,6 +77,9 @@ class FakeHost:
 
     def resource_limit(self, name: str) -> tuple[float, float] | None:
         return self.resource_limits.get(name)
+
+    def tasks_of_user(self) -> int | None:
+        return self.user_tasks
 
     def uname(self) -> tuple[str, str]:
         return self.release, self.machine

@@ -166,6 +166,8 @@ class LimitFacts(NamedTuple):
     """Files that this process holds open now."""
     processes_soft: float | None = None
     """Processes and threads that this user may have (RLIMIT_NPROC, soft); root is exempt from it."""
+    processes_now: int | None = None
+    """Processes and threads that this user has, counted where *processes_soft* is low enough to matter."""
     pids_headroom: float | None = None
     """Processes and threads that the tightest control group still grants; infinite without a limit."""
     temp_dir: str | None = None

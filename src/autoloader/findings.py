@@ -247,11 +247,8 @@ CATALOGUE: dict[str, Finding] = {
         Finding(
             id="process.few-processes",
             title="The limit of processes leaves no room for workers",
-            text=(
-                "num_workers={workers} needs about {needed} processes and threads, and the control group allows "
-                "{allowed} more."
-            ),
-            fix="Raise the limit (Docker: --pids-limit; Kubernetes: podPidsLimit), or pass fewer num_workers.",
+            text="num_workers={workers} needs about {needed} processes and threads, and {allowed} more are allowed.",
+            fix="Raise the limit (ulimit -u; Docker --pids-limit; Kubernetes podPidsLimit), or pass fewer num_workers.",
         ),
         Finding(
             id="process.not-python",
@@ -293,7 +290,7 @@ CATALOGUE: dict[str, Finding] = {
             id="process.start-failed",
             title="A worker process could not be started",
             text="A worker process could not be started: {error}.",
-            fix="Free what is short, or pass num_workers=0.",
+            fix="Mend what it says, free what is short, or pass num_workers=0.",
         ),
         Finding(
             id="process.workers-not-started",

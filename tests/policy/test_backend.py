@@ -219,17 +219,32 @@ FIND_ROWS = [
         {"limits.pids_headroom": 11.0},
         3,
         "few-processes",
-        "num_workers=3 needs about 12 processes and threads, and the control group allows 11 more",
+        "num_workers=3 needs about 12 processes and threads, and 11 more are allowed",
         id="3-workers-of-11-tasks",
     ),
     pytest.param(
         {"limits.pids_headroom": 0.0},
         2,
         "few-processes",
-        "num_workers=2 needs about 8 processes and threads, and the control group allows 0 more",
+        "num_workers=2 needs about 8 processes and threads, and 0 more are allowed",
         id="no-task-left",
     ),
     pytest.param({"limits.processes_soft": 1.0}, 3, None, None, id="root-is-exempt-from-the-user's-limit"),
+    pytest.param({"limits.processes_soft": 50.0, "limits.processes_now": 42}, 2, None, None, id="8-left-for-2"),
+    pytest.param(
+        {"limits.processes_soft": 50.0, "limits.processes_now": 43},
+        2,
+        "few-processes",
+        "num_workers=2 needs about 8 processes and threads, and 7 more are allowed",
+        id="7-left-for-2",
+    ),
+    pytest.param(
+        {"limits.processes_soft": 50.0, "limits.processes_now": 60},
+        1,
+        "few-processes",
+        "num_workers=1 needs about 4 processes and threads, and 0 more are allowed",
+        id="limit-was-lowered",
+    ),
 ]
 
 

@@ -215,9 +215,8 @@ def test_recommend_leaves_contradictions_of_the_user_to_torch(
             {"limits.pids_headroom": 15.0, "fixed.num_workers": 4},
             {
                 "process.few-processes": "No worker process starts: num_workers=4 needs about 16 processes and "
-                "threads, and "
-                "the control group allows 15 more. Raise the limit (Docker: --pids-limit; Kubernetes: podPidsLimit), "
-                "or pass fewer num_workers."
+                "threads, and 15 more are allowed. Raise the limit (ulimit -u; Docker --pids-limit; Kubernetes "
+                "podPidsLimit), or pass fewer num_workers."
             },
             id="few-processes-for-the-user's-workers",
         ),

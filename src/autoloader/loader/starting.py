@@ -117,7 +117,7 @@ def _without_obstacle(plan: Plan) -> Plan:
 
 def _with_process(plan: Plan, context: Choice[Any], tried: Obstacle | None) -> Plan:
     if tried is not None:
-        context = replace(context, because=f"fork is safe enough here, and {tried.because}")
+        context = replace(context, because=f"{context.because}, and {tried.because}")
     backend = Choice(value="process", rule="backend.workers", because="worker processes can start here")
     choices = {**plan.choices, "multiprocessing_context": context, "backend": backend}
     return replace(plan, choices=choices, notes=_other_notes(plan))

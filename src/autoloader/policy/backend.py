@@ -7,7 +7,7 @@ from typing import NamedTuple
 from ..facts import HostFacts
 from ..findings import describe_parts
 from ..plan import Choice, Note
-from .limits import TASKS_PER_WORKER
+from .limits import TASKS_PER_WORKER, processes_allowed
 
 LONGEST_TEMP_DIR = 75
 """
@@ -49,7 +49,7 @@ def find_obstacle(facts: HostFacts, num_workers: int = 1) -> Obstacle | None:
     """
     Return why this process may not start *num_workers* workers by any method; ``None`` where it may.
     """
-    process, limits, shared = facts.process, facts.limits, facts.shared_memory
+    process, shared = facts.process, facts.shared_memory
     if process.is_dataloader_worker:
         return obstacle("process.nested-worker")
     if process.is_daemonic:
@@ -58,15 +58,13 @@ def find_obstacle(facts: HostFacts, num_workers: int = 1) -> Obstacle | None:
         return obstacle("process.shared-memory-read-only", path=shared.path)
     if process.has_semaphores is False:
         return obstacle("process.no-semaphores")
-    temp_dir = limits.temp_dir or ""
+    temp_dir = facts.limits.temp_dir or ""
     length = len(temp_dir.encode("utf-8", "surrogateescape"))
     if facts.system.platform != "windows" and length > LONGEST_TEMP_DIR:
         return obstacle("process.temp-dir-too-long", path=temp_dir, bytes=length, most=LONGEST_TEMP_DIR)
-    needed = num_workers * TASKS_PER_WORKER
-    if limits.pids_headroom is not None and limits.pids_headroom < needed:
-        return obstacle(
-            "process.few-processes", allowed=f"{limits.pids_headroom:.0f}", needed=needed, workers=num_workers
-        )
+    needed, allowed = num_workers * TASKS_PER_WORKER, processes_allowed(facts, is_certain=True)
+    if allowed < needed:
+        return obstacle("process.few-processes", allowed=f"{allowed:.0f}", needed=needed, workers=num_workers)
     return None
 
 

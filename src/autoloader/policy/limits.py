@@ -199,9 +199,23 @@ def _free_files(facts: HostFacts) -> tuple[float, str]:
     return free, f"{soft:.0f} open files allowed, {soft - free:.0f} kept for training"
 
 
+def processes_allowed(facts: HostFacts, *, is_certain: bool = False) -> float:
+    """
+    Return how many more processes and threads this process may start, as far as it is known.
+
+    Args:
+        facts: The host.
+        is_certain: Whether the user's own limit counts only if it is known how many there are, and that it binds.
+    """
+    limits = facts.limits
+    group = NO_LIMIT if limits.pids_headroom is None else limits.pids_headroom
+    if limits.processes_soft is None or (is_certain and limits.processes_now is None):
+        return group
+    return min(group, max(0.0, limits.processes_soft - (limits.processes_now or 0)))
+
+
 def _processes_limit(facts: HostFacts) -> Limit:
-    group, user = facts.limits.pids_headroom, facts.limits.processes_soft
-    allowed = min(NO_LIMIT if group is None else group, NO_LIMIT if user is None else user)
+    allowed = processes_allowed(facts)
     if allowed == NO_LIMIT:
         return Limit(rule="num_workers.processes", value=NO_LIMIT, because="processes are not limited")
     because = f"half of {allowed:.0f} more processes and threads allowed, {TASKS_PER_WORKER} a worker"

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 
 from ..facts import HostFacts
 from ..plan import Choice, LoaderRequest
+from .backend import find_obstacle_to
 from .fixed import fixed_choice
 
 NAME = "multiprocessing_context"
+FORK_AFTER_ALL = "fork is safe enough here"
 
 
 class Hazard(NamedTuple):
@@ -26,7 +28,9 @@ def choose_multiprocessing_context(facts: HostFacts, request: LoaderRequest) -> 
     """
     Choose how workers start, as far as facts tell; that a worker can load the dataset is seen when one starts.
     """
-    return start_candidates(facts, request)[0]
+    candidates = start_candidates(facts, request)
+    possible = (each for each in candidates if find_obstacle_to(method_name(each.value), facts) is None)
+    return next(possible, candidates[0])
 
 
 def start_candidates(
@@ -54,7 +58,7 @@ def start_candidates(
         return (_safe_fork(facts),)
     other = _other_than_fork(facts, hazard)
     may_fork = has_fork and (hazard is None or not hazard.is_certain) and other.value != "fork"
-    return (other, Choice(value="fork", rule=f"{NAME}.unloadable", because="")) if may_fork else (other,)
+    return (other, Choice(value="fork", rule=f"{NAME}.unloadable", because=FORK_AFTER_ALL)) if may_fork else (other,)
 
 
 def _safe_fork(facts: HostFacts) -> Choice[Any]:

@@ -9,85 +9,13 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any
+
+from .questions import DiskSpace, HostIO, MainModule, PythonThread, StartMethods
+
+__all__ = ["DiskSpace", "HostIO", "MainModule", "PythonThread", "RealHost", "StartMethods", "documented_start_methods"]
 
 _MOST_BYTES = 4 << 20
-
-
-class DiskSpace(NamedTuple):
-    """
-    What ``statvfs`` says of one file system, in bytes.
-    """
-
-    total: int
-    free: int
-
-
-class StartMethods(NamedTuple):
-    """
-    What multiprocessing says of its start methods; *in_force* is ``None`` while the process has fixed none.
-    """
-
-    available: tuple[str, ...]
-    default: str
-    in_force: str | None
-
-
-class MainModule(NamedTuple):
-    """
-    How ``__main__`` was started: the name of its import spec, its file, and whether that is there.
-    """
-
-    spec_name: str | None
-    file: str | None
-    is_file: bool | None = None
-
-
-class PythonThread(NamedTuple):
-    """
-    A Python thread: its name, and the module and name of what it runs.
-    """
-
-    name: str
-    runs: str
-
-
-class HostIO(Protocol):
-    """
-    All that a probe may ask of a host. A fake answers by path.
-    """
-
-    @property
-    def platform(self) -> str: ...
-    @property
-    def environment(self) -> Mapping[str, str]: ...
-    def read_text(self, path: str) -> str | None: ...
-    def list_dir(self, path: str) -> tuple[str, ...] | None: ...
-    def real_path(self, path: str) -> str | None: ...
-    def is_writable(self, path: str) -> bool | None: ...
-    def disk_space(self, path: str) -> DiskSpace | None: ...
-    def affinity(self) -> tuple[int, ...] | None: ...
-    def affinity_at_import(self) -> tuple[int, ...] | None: ...
-    def cpu_count(self) -> int | None: ...
-    def resource_limit(self, name: str) -> tuple[float, float] | None: ...
-    def uname(self) -> tuple[str, str]: ...
-    def python(self) -> tuple[str, bool]: ...
-    def python_cpu_count(self) -> int | None: ...
-    def working_directory(self) -> str | None: ...
-    def temp_dir(self) -> str | None: ...
-    def start_methods(self) -> StartMethods | None: ...
-    def main_module(self) -> MainModule: ...
-    def other_threads(self) -> tuple[PythonThread, ...]: ...
-    def pause(self) -> None: ...
-    def loaded_modules(self, names: Iterable[str]) -> tuple[str, ...]: ...
-    def interpreter(self) -> str | None: ...
-    def is_frozen(self) -> bool: ...
-    def has_semaphores(self) -> bool: ...
-    def is_daemonic(self) -> bool: ...
-    def is_dataloader_worker(self) -> bool: ...
-    def is_accelerator_initialised(self) -> bool: ...
-    def torch_accelerators(self) -> tuple[str, ...] | None: ...
-    def psutil_memory(self) -> tuple[int, int] | None: ...
 
 
 def documented_start_methods(platform: str, version: tuple[int, int]) -> tuple[str, ...]:
@@ -218,6 +146,21 @@ class RealHost:
             return None
         soft, hard = (float("inf") if limit == resource.RLIM_INFINITY else limit for limit in limits)
         return soft, hard
+
+    def tasks_of_user(self) -> int | None:
+        """
+        Return the processes and threads of this user as RLIMIT_NPROC counts them; it does not bind root.
+        """
+        if sys.platform == "win32" or os.getuid() == 0:
+            return None
+        tasks = 0
+        for pid in self.list_dir("/proc") or ():
+            try:
+                if pid.isdecimal() and os.stat(f"/proc/{pid}").st_uid == os.getuid():
+                    tasks += len(os.listdir(f"/proc/{pid}/task"))
+            except OSError:
+                continue  # it has ended meanwhile
+        return tasks or None
 
     def uname(self) -> tuple[str, str]:
         """

@@ -27,6 +27,12 @@ from .storage import read_storage
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 (not a temporary file: the kernel's place for shared memory)
 
 
+MANY_PROCESSES = 4096
+"""
+A limit of processes and threads from which on nobody need count them: no loader starts so many workers.
+"""
+
+
 def collect(io: HostIO, path: str | None = None) -> HostFacts:
     """
     Read every fact that Linux tells.
@@ -216,6 +222,8 @@ def _read_limits(io: HostIO, mounts: tuple[Mount, ...]) -> LimitFacts:
     readings.put("open_files_now", None if open_now is None else len(open_now) - 1, "/proc/self/fd")
     processes, _ = io.resource_limit("NPROC") or (None, None)
     readings.put("processes_soft", processes, "RLIMIT_NPROC")
+    if processes is not None and processes < MANY_PROCESSES:
+        readings.put("processes_now", io.tasks_of_user(), "/proc/*/task")
     headroom, source = cgroup.read_pids_headroom(io, mounts) or (None, "")
     readings.put("pids_headroom", headroom, source)
     readings.put("temp_dir", io.temp_dir(), "tempfile's order of places")

@@ -1,0 +1,70 @@
+"""
+Ctrl-C is kept away from a child while it starts, and comes to this process afterwards.
+"""
+
+import os
+import signal
+import sys
+
+import pytest
+
+from autoloader.start.interrupts import held, let_through
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signal masks")
+
+
+def blocked() -> set[int]:
+    """
+    Return the signals that this thread holds back.
+    """
+    return set(signal.pthread_sigmask(signal.SIG_BLOCK, set()))
+
+
+def test_mask_is_as_before_whatever_happens() -> None:
+    """
+    Also after an error, and with signals that the user holds back.
+    """
+    before = blocked()
+    with held("spawn"):
+        assert blocked() == before | {signal.SIGINT}
+    assert blocked() == before
+    with pytest.raises(OSError, match="no more processes"), held("fork"):
+        raise OSError("no more processes")
+    assert blocked() == before
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGUSR1})
+    try:
+        with held("spawn"):
+            pass
+        assert blocked() == before | {signal.SIGINT, signal.SIGUSR1}
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def test_children_of_the_fork_server_leave_this_process_open_to_it() -> None:
+    """
+    They inherit nothing from here.
+    """
+    before = blocked()
+    with held("forkserver"):
+        assert blocked() == before
+
+
+def test_interrupt_that_comes_meanwhile_comes_afterwards() -> None:
+    """
+    It is not lost: the user's KeyboardInterrupt is raised when the child has started.
+    """
+    reached: list[int] = []
+    with pytest.raises(KeyboardInterrupt), held("spawn"):
+        reached.extend(os.kill(os.getpid(), number) or number for number in (signal.SIGINT,))
+    assert reached == [signal.SIGINT]
+
+
+def test_child_that_was_started_meanwhile_lets_it_through_itself() -> None:
+    """
+    Its mask is inherited, and opened by the worker when it is ready.
+    """
+    before = blocked()
+    with held("fork"):
+        let_through()
+        assert blocked() == before - {signal.SIGINT}
+    assert blocked() == before
