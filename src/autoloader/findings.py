@@ -299,6 +299,19 @@ CATALOGUE: dict[str, Finding] = {
             fix="{fix} To silence this: warnings.filterwarnings('ignore', '{rule}').",
         ),
         Finding(
+            id="process.not-forked",
+            title="Workers are not forked where torch would fork them",
+            text=(
+                "multiprocessing_context.fork-unsafe: workers start by {method} and not by fork, because {because}; "
+                "they import your modules anew, so that global variables, the environment and torch's defaults are not as "
+                "you set them at run time."
+            ),
+            fix=(
+                "Pass multiprocessing_context='{method}' if that is fine, or 'fork' if fork is safe here after all. "
+                "To silence this: warnings.filterwarnings('ignore', 'multiprocessing_context.fork-unsafe')."
+            ),
+        ),
+        Finding(
             id="process.fork-unsafe",
             title="Workers are forked from a process in which that is not safe",
             text="backend.fork-unsafe: workers are forked, as you set it, but {because}; they may hang.",

@@ -10,7 +10,8 @@ Written from these rules, and not from what the loader does:
   process still forks for a dataset that cannot be pickled; nobody forks with an open file, whose position all workers
   would share, nor beside a thread that may hold a lock.
 - Where no process may start, a thread loads, and where the dataset refuses a second thread, the training thread does.
-- The user who asked for two workers and gets none is told, once.
+- The user who asked for two workers and gets none is told, once; so is one whose process would fork, where workers
+  start another way and do not have what was set at run time.
 - Without ``num_workers`` nobody asked for workers: a dataset with an open file does without them, and so does a process
   that may have so few others that half of them are less than a worker.
 """
@@ -125,7 +126,7 @@ def expected(cell: Cell, variant: Variant) -> Expected:
         return _expected_of_ours(cell)
     method = None if cell.situation in NO_PROCESS else _method(cell)
     if method is not None:
-        return Expected("process", method, is_said=False)
+        return Expected("process", method, is_said=cell.method == "fork" and method != "fork")
     return Expected("inline" if cell.dataset in THREAD_BOUND else "thread", None, is_said=True)
 
 

@@ -369,7 +369,7 @@ def test_backend_names_an_obstacle_only_where_workers_are_wanted(number: int, ru
         pytest.param({}, "worker processes can start here", id="workers"),
         pytest.param({"traits.is_in_memory": True}, "there are no workers", id="no-workers"),
         pytest.param({**TWO, **NESTED}, "this process is itself a worker of a DataLoader", id="nested-worker"),
-        pytest.param({**ACCELERATOR_IN_USE, **MAIN_MISSING}, FORKSERVER_NO_MAIN, id="main-missing"),
+        pytest.param({**THREADS, **MAIN_MISSING}, FORKSERVER_NO_MAIN, id="main-missing"),
     ],
 )
 def test_backend_says_because_of_which_fact(changes: Mapping[str, Any], because: str) -> None:

@@ -3,33 +3,32 @@ AutoLoader, the DataLoader that chooses its own settings.
 """
 
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from torch.utils.data import DataLoader, IterableDataset
 
 from ..engine.inner import InnerLoader
 from ..engine.processes import WorkerStartError
-from ..errors import MissingMainGuardError
 from ..facts import HostFacts
-from ..findings import describe
 from ..plan import LoaderRequest, Plan
 from ..policy import Obstacle, with_own_persistence
 from ..probe import probe_host, probe_process
 from ..profiling import Fingerprint, find_open_handle, inspect_dataset
 from ..start import main_guard
-from ..traits import DatasetTraits
 from .iterator import LoaderIterator
 from .planning import batches_per_epoch, check_counts, check_dataset, check_word, make_plan
 from .starting import (
     Started,
     cpus_for_workers,
     is_users,
+    refuse_in_starting_worker,
     report,
-    report_unsafe_fork,
+    report_method,
     settle,
     start_failed,
     with_fallback,
@@ -95,6 +94,7 @@ class AutoLoader(DataLoader[B_co]):
     """
 
     plan: Plan
+    _live: ClassVar[weakref.WeakSet["AutoLoader[Any]"]] = weakref.WeakSet()
     _facts: HostFacts | None
 
     def __init__(
@@ -135,7 +135,11 @@ class AutoLoader(DataLoader[B_co]):
         check_counts({**fixed, "epochs": epochs})
         request = LoaderRequest(fixed=fixed, batch_size=batch_size, epochs=epochs)
         check_word("on_unsafe", on_unsafe, ("fallback", "raise"))
-        traits, self._facts = self._look(dataset, batch_size, sampler, batch_sampler, drop_last, collate_fn)
+        self._is_copy = main_guard.is_starting_worker()  # which imports the script again: it neither looks nor speaks
+        batches = None if self._is_copy else batches_per_epoch(dataset, batch_size, sampler, batch_sampler, drop_last)
+        traits = inspect_dataset(dataset, batches_per_epoch=batches, has_own_collate=collate_fn is not None)
+        place = None if traits.is_remote else traits.path
+        self._facts = HostFacts() if self._is_copy else probe_host(path=place)
         self.plan = make_plan(request, self._facts, traits, given=plan)
         self.on_unsafe = on_unsafe
         self.epochs = epochs
@@ -158,20 +162,8 @@ class AutoLoader(DataLoader[B_co]):
         if not self._is_copy:
             logger.info("plan: %s", ", ".join(f"{name}={choice.value}" for name, choice in self.plan.choices.items()))
 
-    def _look(
-        self, dataset: Any, batch_size: Any, sampler: Any, batch_sampler: Any, drop_last: bool, collate_fn: Any
-    ) -> tuple[DatasetTraits, HostFacts]:
-        """
-        Return what is known of the dataset and of the host; nothing of either in a worker that is still being started.
-        """
-        self._is_copy = main_guard.is_starting_worker()
-        if self._is_copy:
-            return DatasetTraits(style="map"), HostFacts()
-        batches = batches_per_epoch(dataset, batch_size, sampler, batch_sampler, drop_last)
-        traits = inspect_dataset(dataset, batches_per_epoch=batches, has_own_collate=collate_fn is not None)
-        return traits, probe_host(path=None if traits.is_remote else traits.path)
-
     def _reset_live_state(self) -> None:
+        AutoLoader._live.add(self)
         self._lock = threading.RLock()
         self._kept: InnerLoader | None = None
         self._iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
@@ -205,10 +197,7 @@ class AutoLoader(DataLoader[B_co]):
             self.close()
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        if main_guard.is_starting_worker():
-            place = main_guard.find_in_starting_worker()
-            evidence = {"file": place.file, "line": place.line, "code": place.code, "fix": place.fix}
-            raise MissingMainGuardError(describe("process.importing-main", **evidence))
+        refuse_in_starting_worker()
         is_users_persistence = is_users(self.plan.choices["persistent_workers"])
         with self._lock:
             inner = self._take_kept(after_break=is_users_persistence)
@@ -252,7 +241,7 @@ class AutoLoader(DataLoader[B_co]):
             self._fall_back(plan, found, stacklevel=3)
         self.plan = plan
         if plan.value("backend") == "process" and self._facts is not None:
-            report_unsafe_fork(plan, self._facts, stacklevel=3)
+            report_method(plan, self._facts, stacklevel=3)
         return self._settings()
 
     def _fall_back(self, plan: Plan, found: Obstacle, *, stacklevel: int) -> None:
@@ -394,3 +383,15 @@ class AutoLoader(DataLoader[B_co]):
         self.__dict__.update(state)
         self._facts = None
         self._reset_live_state()
+
+
+def _renew_in_forked_process() -> None:
+    """
+    In a process that was just forked: give each loader a lock that nobody holds, and workers of its own.
+    """
+    for loader in list(AutoLoader._live):
+        loader._reset_live_state()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_in_forked_process)

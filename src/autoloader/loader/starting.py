@@ -172,6 +172,19 @@ def start_failed(error: Exception) -> Obstacle:
     return obstacle("process.start-failed", error=error)
 
 
+def refuse_in_starting_worker() -> None:
+    """
+    Refuse to iterate where a worker imports the script again.
+
+    Raises:
+        MissingMainGuardError: This process is such a worker.
+    """
+    if main_guard.is_starting_worker():
+        place = main_guard.find_in_starting_worker()
+        found = {"file": place.file, "line": place.line, "code": place.code, "fix": place.fix}
+        raise MissingMainGuardError(describe("process.importing-main", **found))
+
+
 def report(
     plan: Plan, found: Obstacle, *, must_raise: bool, has_init: bool, local_rank: int | None, stacklevel: int
 ) -> None:
@@ -208,11 +221,17 @@ def report(
     warn_once(rule, text, local_rank=local_rank, stacklevel=stacklevel + 1)
 
 
-def report_unsafe_fork(plan: Plan, facts: HostFacts, *, stacklevel: int) -> None:
+def report_method(plan: Plan, facts: HostFacts, *, stacklevel: int) -> None:
     """
-    Say once that the user forks from a process in which that is not safe.
+    Say once that the user forks from a process in which that is not safe, or that we do not fork where torch would.
     """
     context, hazard = plan.choices["multiprocessing_context"], find_hazard(facts)
-    if is_users(context) and method_name(context.value) == "fork" and hazard is not None and hazard.is_certain:
-        text = describe("process.fork-unsafe", because=hazard.because)
-        warn_once("backend.fork-unsafe", text, local_rank=facts.job.local_rank, stacklevel=stacklevel + 1)
+    if context.rule == FORK_UNSAFE:
+        because = context.because.removeprefix("fork is not safe: ")
+        rule, text = FORK_UNSAFE, describe("process.not-forked", method=context.value, because=because)
+    elif is_users(context) and method_name(context.value) == "fork" and hazard is not None and hazard.is_certain:
+        rule, text = "backend.fork-unsafe", describe("process.fork-unsafe", because=hazard.because)
+    else:
+        return
+    logger.info("%s", text)
+    warn_once(rule, text, local_rank=facts.job.local_rank, stacklevel=stacklevel + 1)

@@ -202,7 +202,9 @@ class _Pickler(ForkingPickler):
     def reducer_override(self, value: Any) -> Any:
         kind = type(value)
         if issubclass(kind, type) or kind in (FunctionType, BuiltinFunctionType):
-            self.names.add((getattr(value, "__module__", None) or "builtins", value.__qualname__))
+            module = getattr(value, "__module__", None)
+            if isinstance(module, str) and module != "builtins":  # others are every Python's own, or bound to something
+                self.names.add((module, value.__qualname__))
         elif kind.__name__ == "Tensor" and kind.__module__ == "torch":
             return self._noted(_stand_in_of_tensor(value))
         elif kind.__name__ == "UntypedStorage" and kind.__module__ == "torch.storage":

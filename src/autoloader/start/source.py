@@ -17,7 +17,6 @@ UNKNOWN = object()
 The value of an expression that source does not tell.
 """
 
-_PARENT = object()  # what multiprocessing.parent_process() gives in a worker: something, which is true
 _WORKER_NAME = object()  # the name of a worker's process: it may be anything but MainProcess
 
 
@@ -68,9 +67,7 @@ def is_guarded(tree: ast.AST, line: int) -> bool:
     return False
 
 
-_TELLS_WHO_RUNS = frozenset(
-    {"__name__", "__module__", "__file__", "environ", "getenv", "getppid", "current_process", "parent_process"}
-)
+_TELLS_WHO_RUNS = frozenset({"__name__", "__module__", "__file__", "environ", "getenv", "getppid"})
 """
 Names by which people tell the process that they started from a worker, in ways that source alone does not settle.
 """
@@ -292,9 +289,11 @@ def _value_of_attribute(expression: ast.Attribute) -> object:
 def _value_of_call(expression: ast.expr, names: Mapping[str, object]) -> object:
     """
     Return what ``parent_process()`` gives, or a test of a text: ``__name__.startswith("__main")``.
+
+    A worker learns of its parent after it has imported the main module (CPython, multiprocessing/spawn.py, ``_main``).
     """
     if _called(expression) == "parent_process":
-        return _PARENT
+        return None
     if not isinstance(expression, ast.Call) or not isinstance(expression.func, ast.Attribute) or expression.keywords:
         return UNKNOWN
     text, parts = value_of(expression.func.value, names), [value_of(each, names) for each in expression.args]
