@@ -303,8 +303,8 @@ CATALOGUE: dict[str, Finding] = {
             title="Workers are not forked where torch would fork them",
             text=(
                 "multiprocessing_context.fork-unsafe: workers start by {method} and not by fork, because {because}; "
-                "they import your modules anew, so that global variables, the environment and torch's defaults are not as "
-                "you set them at run time."
+                "they import your modules anew, so that global variables, the environment and torch's defaults are "
+                "not as you set them at run time."
             ),
             fix=(
                 "Pass multiprocessing_context='{method}' if that is fine, or 'fork' if fork is safe here after all. "

@@ -42,6 +42,12 @@ class _Outcome(NamedTuple):
     error: BaseException | None = None
 
 
+EXIT_SECONDS = 1.0
+"""
+What threads that are still drawing get when Python ends: who pressed Ctrl-C does not want to wait for a sample.
+"""
+
+
 class _Shared:
     """
     What the thread and the iterator in front of it have in common.
@@ -299,7 +305,7 @@ def _end_threads() -> None:
     """
     Wait for threads that are still drawing when Python ends: one that runs torch's code then can end it badly.
     """
-    running, deadline = list(_running.items()), monotonic() + CLOSE_SECONDS
+    running, deadline = list(_running.items()), monotonic() + EXIT_SECONDS
     for _, shared in running:
         shared.stop()
     for thread, _ in running:
