@@ -171,7 +171,24 @@ def test_what_is_opened_with_the_first_item_belongs_to_the_asking_thread() -> No
     opened[0].close()
 
 
-@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_item_that_fails_in_the_thread_later_is_drawn_inline_and_so_are_those_after_it() -> None:
+    """
+    Each comes once and in order, also those that the thread had drawn beyond it.
+    """
+    here, said = threading.current_thread(), []
+
+    def fetch(index: int) -> int:
+        if index == 3 and threading.current_thread() is not here:
+            raise OSError("not in this thread")
+        return index
+
+    source = Source(8, fetch)
+    assert list(make(source, said=said)) == list(range(8))
+    assert set(source.threads[source.threads.index("autoloader") :][-5:]) == {"MainThread"}
+    assert said == ["a batch could not be loaded in a thread (OSError)"]
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2, 3])
 def test_item_that_fails_everywhere_is_the_items_own_error(failing: int) -> None:
     """
     Whichever it is: what the caller sees is the error itself, and the next item follows.

@@ -264,7 +264,15 @@ def test_parsing_is_silent_and_ignores_a_byte_order_mark() -> None:
         pytest.param("{'__main__': main}.get(__name__, noop)()\n", True, id="looked-up-by-name"),
         pytest.param("@ex.automain\ndef main():\n    train()\n", True, id="decorator-that-calls"),
         pytest.param("if os.getppid() == START:\n    main()\n", True, id="parent"),
-        pytest.param("while started(__name__):\n    main()\n", True, id="loop-that-asks"),
+        pytest.param("for _ in [1] if __name__ == '__main__' else []:\n    main()\n", True, id="loop-over-a-test"),
+        pytest.param(
+            "def is_main():\n    return __name__ == '__main__'\n\nif is_main():\n    go()\n", True, id="function"
+        ),
+        pytest.param("run = go if __name__ == '__main__' else noop\nrun()\n", True, id="chosen-function"),
+        pytest.param("while True:\n    if __name__ != '__main__':\n        break\n    go()\n", True, id="break-before"),
+        pytest.param("if globals()['__name__'] == '__main__':\n    go()\n", True, id="globals"),
+        pytest.param("log = logging.getLogger(__name__)\nlog.info('x')\ngo()\n", False, id="name-of-a-logger"),
+        pytest.param("def main():\n    log(__name__)\n\nmain()\n", False, id="name-in-the-function-called"),
         pytest.param("def main():\n    if os.environ.get('X'):\n        train()\n", True, id="inside-a-function"),
     ],
 )

@@ -135,12 +135,9 @@ class ThreadIterator:
         self._shared.allowed.release()
         self._draw = ThreadIterator._draw_ahead
         outcome = self._receive()
-        is_samples = bool(self._issued.outstanding)  # and not an error of the sampler's, which cannot be asked again
-        if is_samples and isinstance(outcome.error, Exception) and not isinstance(outcome.error, StopIteration):
+        if self._is_samples(outcome.error):
             restore_random_states(before)
-            self._issued.put_back()
-            kind = type(outcome.error).__name__
-            return self._go_on_inline(f"a batch could not be loaded in a thread ({kind})")
+            return self._draw_again_inline(outcome)
         if have_moved(before):
             self._go_inline(_DRAWS)
         else:
@@ -152,7 +149,28 @@ class ThreadIterator:
         Take the next item that the thread has drawn, and let it draw another one.
         """
         self._shared.allowed.release()
-        return self._give(self._receive())
+        outcome = self._receive()
+        return self._draw_again_inline(outcome) if self._is_samples(outcome.error) else self._give(outcome)
+
+    def _is_samples(self, error: BaseException | None) -> bool:
+        """
+        Return whether an error is that of an item, and not of the sampler, which cannot be asked again.
+        """
+        is_error = isinstance(error, Exception) and not isinstance(error, StopIteration)
+        return is_error and bool(self._issued.outstanding)
+
+    def _draw_again_inline(self, outcome: _Outcome) -> Any:
+        """
+        Draw inline what failed in the thread, and all others: it may be the thread that the dataset does not bear.
+
+        What the thread has drawn beyond is drawn once more, in its order.
+        """
+        kind = type(outcome.error).__name__
+        self._shared.stop()
+        if self._thread is not None:
+            self._thread.join()
+        self._issued.put_back()
+        return self._go_on_inline(f"a batch could not be loaded in a thread ({kind})")
 
     def _draw_inline(self) -> Any:
         try:

@@ -54,30 +54,37 @@ def start_candidates(
         return (fixed,)
     methods, hazard = facts.start_methods, find_hazard(facts, open_handle)
     has_fork = "fork" in methods.available and facts.system.platform != "macos"
-    if hazard is None and has_fork and methods.in_force in {None, "fork"}:
+    if hazard is None and has_fork and _in_force(facts) in {None, "fork"}:
         return (_safe_fork(facts),)
     other = _other_than_fork(facts, hazard)
     may_fork = has_fork and (hazard is None or not hazard.is_certain) and other.value != "fork"
     return (other, Choice(value="fork", rule=f"{NAME}.unloadable", because=FORK_AFTER_ALL)) if may_fork else (other,)
 
 
-def _safe_fork(facts: HostFacts) -> Choice[Any]:
+def _in_force(facts: HostFacts) -> str | None:
+    """
+    Return the method that this process has set, if it is one of Python's own: workers of joblib set ``loky``.
+    """
     methods = facts.start_methods
-    if methods.in_force == "fork":
+    return methods.in_force if methods.in_force in methods.available else None
+
+
+def _safe_fork(facts: HostFacts) -> Choice[Any]:
+    if _in_force(facts) == "fork":
         return _set_by_process("fork")
-    if methods.default == "fork":
+    if facts.start_methods.default == "fork":
         return _process_default("fork")
     because = "no thread and no accelerator is in use in this process, so fork is safe"
     return Choice(value="fork", rule=f"{NAME}.quiet-process", because=because)
 
 
 def _other_than_fork(facts: HostFacts, hazard: Hazard | None) -> Choice[Any]:
-    methods = facts.start_methods
-    usual = methods.in_force or methods.default
+    methods, in_force = facts.start_methods, _in_force(facts)
+    usual = in_force or methods.default
     if usual == "fork" and hazard is not None:
         spare = "spawn" if "forkserver" not in methods.available or facts.system.platform == "macos" else "forkserver"
         return Choice(value=spare, rule=f"{NAME}.fork-unsafe", because=f"fork is not safe: {hazard.because}")
-    return _process_default(usual) if methods.in_force is None else _set_by_process(usual)
+    return _process_default(usual) if in_force is None else _set_by_process(usual)
 
 
 def _set_by_process(method: Any) -> Choice[Any]:

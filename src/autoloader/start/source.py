@@ -67,34 +67,32 @@ def is_guarded(tree: ast.AST, line: int) -> bool:
     return False
 
 
-_TELLS_WHO_RUNS = frozenset({"__name__", "__module__", "__file__", "environ", "getenv", "getppid"})
+_TELLS_WHO_RUNS = frozenset({"__module__", "environ", "getenv", "getppid"})
 """
 Names by which people tell the process that they started from a worker, in ways that source alone does not settle.
 """
 
 
-def may_be_guarded(tree: ast.AST, line: int) -> bool:
+def may_be_guarded(tree: ast.Module, line: int) -> bool:
     """
-    Return whether the statement at *line* is guarded, or something around it may guard it that source does not settle.
+    Return whether the statement at *line* is guarded, or something may guard it that source does not settle.
 
-    That is a test or an expression that asks who runs in an unusual way, and a decorator, which may call what it gets
-    (``@ex.automain``).
+    That is a top-level statement that asks who runs in an unusual way, also by a function or variable of the module
+    that it uses (``if is_main():``), or a decorator, which may call what it gets (``@ex.automain``).
     """
-    if is_guarded(tree, line):
-        return True
-    block: Sequence[ast.stmt] = getattr(tree, "body", [])
-    while (statement := _containing(block, line)) is not None:
-        inner = next((each for each, _ in branches(statement, {}) if _containing(each, line) is not None), None)
-        heads = [statement] if inner is None else [getattr(statement, name, None) for name in ("test", "subject")]
-        if any(_asks_somehow(head) for head in heads if head is not None) or getattr(statement, "decorator_list", []):
-            return True
-        block = inner or []
-    return False
+    statement = statement_at(tree, line)
+    if statement is None or is_guarded(tree, line):
+        return statement is not None
+    used = {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
+    own = (each for each in tree.body if each is not statement and not used.isdisjoint(_bound_names(each)))
+    return bool(getattr(statement, "decorator_list", [])) or any(map(_asks_somehow, (statement, *own)))
 
 
 def _asks_somehow(tree: ast.AST) -> bool:
-    names = (getattr(node, "id", getattr(node, "attr", None)) for node in ast.walk(tree))
-    return not _TELLS_WHO_RUNS.isdisjoint(names)
+    nodes = list(ast.walk(tree))
+    if any(isinstance(node, ast.Constant) and node.value == "__main__" for node in nodes):
+        return True
+    return not _TELLS_WHO_RUNS.isdisjoint(getattr(node, "id", getattr(node, "attr", None)) for node in nodes)
 
 
 def _containing(block: Sequence[ast.stmt], line: int) -> ast.stmt | None:
