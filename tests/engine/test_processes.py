@@ -4,6 +4,7 @@ Contexts that remember their processes, and end them by one deadline.
 
 import multiprocessing
 import signal
+import sys
 import time
 from typing import Any
 
@@ -39,7 +40,12 @@ def test_patience_is_one_deadline_for_all_joins() -> None:
     assert group.patience(None) is None
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+NEEDS_FORK = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+
+
+@pytest.mark.parametrize(
+    "method", [pytest.param("fork", marks=NEEDS_FORK), "spawn", pytest.param("forkserver", marks=NEEDS_FORK)]
+)
 def test_recording_context_has_the_method_and_notes_each_process(method: str) -> None:
     """
     Queues, events and processes are the method's own; each process is in the group, with pid and exit code.
@@ -67,7 +73,7 @@ def test_context_of_the_users_own_making_is_used_as_it_is() -> None:
     A class that is not multiprocessing's may do anything, so nothing is put around it.
     """
 
-    class Own(type(multiprocessing.get_context("fork"))):
+    class Own(type(multiprocessing.get_context("spawn"))):
         pass
 
     own: Any = Own()
@@ -83,6 +89,7 @@ def ignore_terminate(ready: Any) -> None:
     time.sleep(3600)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no signal: terminate is kill")
 def test_end_kills_what_does_not_terminate(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     After the deadline comes terminate, and after that kill.

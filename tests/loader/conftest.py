@@ -1,5 +1,5 @@
 """
-A host on which the plan is known: 8 CPUs, no accelerator, so that two workers start by fork.
+A host on which the plan is known: 8 CPUs, no accelerator, so that two workers start: by fork, or on Windows by spawn.
 """
 
 import multiprocessing
@@ -31,6 +31,12 @@ HOST = HostFacts(
     job=JobFacts(local_world_size=1),
     process=ProcessFacts(other_threads=(), is_daemonic=False, is_dataloader_worker=False),
 )
+if sys.platform == "win32":
+    HOST = HOST._replace(
+        system=SystemFacts(platform="windows"),
+        start_methods=StartMethodFacts(available=("spawn",), default="spawn"),
+        shared_memory=SharedMemoryFacts(),
+    )
 
 
 class Host:

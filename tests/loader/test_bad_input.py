@@ -130,13 +130,14 @@ def test_timeout_without_workers_is_torchs_own_error() -> None:
             iter(make(datasets.Numbers(), num_workers=0, timeout=5))
 
 
+@pytest.mark.slow_spawn
 @pytest.mark.parametrize(
     "arguments",
     [
         pytest.param({"prefetch_factor": 3}, id="prefetch"),
         pytest.param({"persistent_workers": True}, id="persistent"),
-        pytest.param({"multiprocessing_context": "fork"}, id="context"),
-        pytest.param({"timeout": 30}, id="timeout"),
+        pytest.param({"multiprocessing_context": "spawn"}, id="context"),
+        pytest.param({"timeout": 600}, id="timeout"),
     ],
 )
 def test_argument_that_needs_workers_gets_one_where_none_was_wanted(arguments: dict[str, Any]) -> None:

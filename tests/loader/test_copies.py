@@ -20,6 +20,7 @@ COPIES = [
 ]
 
 
+@pytest.mark.slow_spawn
 @pytest.mark.parametrize("make_copy", COPIES)
 @pytest.mark.parametrize("epochs_before", [0, 1])
 def test_copy_loads_the_same_with_workers_of_its_own(make_copy: Callable[[Any], Any], epochs_before: int) -> None:

@@ -2,7 +2,6 @@
 A loop that is left early: workers finish the batch in progress, and begin no other one.
 """
 
-import sys
 import threading
 import time
 from pathlib import Path
@@ -43,7 +42,7 @@ def begun(folder: Path) -> set[int]:
     return {int(path.name.partition("-")[2]) for path in folder.glob("begun-*")}
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork, and two spawned workers take long under Wine")
+@pytest.mark.slow_spawn
 @pytest.mark.parametrize("drop", ["close", "del"])
 def test_workers_begin_no_batch_after_the_loop_was_left(drop: str, tmp_path: Path) -> None:
     """

@@ -21,6 +21,7 @@ import datasets
 from autoloader import auto_loader
 from autoloader.engine import processes
 from autoloader.errors import LoaderClosedError
+from live.running import SOURCE
 
 
 def children() -> int:
@@ -61,6 +62,7 @@ def test_workers_stay_between_epochs_and_end_with_close() -> None:
     loader.close()
 
 
+@pytest.mark.slow_spawn
 def test_closed_loader_starts_new_workers_when_iterated_again() -> None:
     """
     close() is no end: another epoch brings new processes.
@@ -73,6 +75,7 @@ def test_closed_loader_starts_new_workers_when_iterated_again() -> None:
     assert before.isdisjoint(after)
 
 
+@pytest.mark.slow_spawn
 @pytest.mark.parametrize("epochs", [1, None])
 def test_with_block_ends_workers_when_its_body_raises(epochs: int | None) -> None:
     """
@@ -89,7 +92,7 @@ def test_with_block_ends_workers_when_its_body_raises(epochs: int | None) -> Non
     assert children() == 0
 
 
-@pytest.mark.parametrize("epochs", [1, None])
+@pytest.mark.parametrize("epochs", [1, pytest.param(None, marks=pytest.mark.slow_spawn)])
 def test_dropped_loader_ends_its_workers(epochs: int | None) -> None:
     """
     A loader that is forgotten after an early break needs no close().
@@ -101,6 +104,7 @@ def test_dropped_loader_ends_its_workers(epochs: int | None) -> None:
     assert wait_until(lambda: children() == 0)
 
 
+@pytest.mark.slow_spawn
 def test_early_break_gets_new_workers_for_the_next_epoch() -> None:
     """
     What was asked for and not served is dropped with its workers, as by torch, instead of loaded for nobody.
@@ -124,6 +128,7 @@ def test_early_break_keeps_workers_that_the_user_wants_kept() -> None:
         assert {child.pid for child in multiprocessing.active_children()} == before
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at open files in /proc")
 def test_open_files_do_not_grow_with_epochs() -> None:
     """
     Workers that ended hold no file of this process, also before the garbage collector ran.
@@ -142,6 +147,7 @@ def test_open_files_do_not_grow_with_epochs() -> None:
         gc.enable()
 
 
+@pytest.mark.slow_spawn
 def test_second_iterator_gets_workers_of_its_own() -> None:
     """
     Two iterators of one loader run side by side, each from the first batch on.
@@ -168,6 +174,7 @@ def test_iterator_of_a_closed_loader_says_so() -> None:
     )
 
 
+@pytest.mark.slow_spawn
 def test_exhausted_iterator_stays_exhausted() -> None:
     """
     After the last batch comes StopIteration, again and again, also after close().
@@ -212,6 +219,7 @@ def test_close_with_sleeping_workers_waits_once_for_all(monkeypatch: pytest.Monk
     assert sum(wait for wait in waits if wait is not None) <= 0.2 * 2
 
 
+@pytest.mark.slow_spawn
 def test_changed_dataset_reaches_workers_that_stay(caplog: pytest.LogCaptureFixture) -> None:
     """
     A plain assignment between epochs counts, as it does with a plain DataLoader.
@@ -226,6 +234,7 @@ def test_changed_dataset_reaches_workers_that_stay(caplog: pytest.LogCaptureFixt
     ]
 
 
+@pytest.mark.slow_spawn
 def test_attribute_set_after_construction_is_the_users() -> None:
     """
     loader.num_workers = 1 counts from the next epoch on, and the plan says whose it is.
@@ -239,17 +248,25 @@ def test_attribute_set_after_construction_is_the_users() -> None:
         assert {int(pid) for batch in loader for pid in batch} == {os.getpid()}
 
 
+def with_pid(samples: list[int]) -> tuple[list[int], int]:
+    """
+    Be a collate function that tells who called it.
+    """
+    return samples, os.getpid()
+
+
 def test_workers_set_after_construction_on_an_inline_loader_start() -> None:
     """
     A loader that was planned without workers takes the user's number, too.
     """
-    with auto_loader([1, 2, 3, 4], 2, collate_fn=lambda samples: (samples, os.getpid())) as loader:
+    with auto_loader([1, 2, 3, 4], 2, collate_fn=with_pid) as loader:
         loader.num_workers = 1
         batches = list(loader)
     assert [samples for samples, _ in batches] == [[1, 2], [3, 4]]
     assert os.getpid() not in {pid for _, pid in batches}
 
 
+@pytest.mark.slow_spawn
 def test_worker_sees_the_users_dataset() -> None:
     """
     loader.dataset is the dataset, and so is get_worker_info().dataset in a worker: no proxy stands between.
@@ -283,12 +300,14 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("arguments", ["persistent_workers=True", "epochs=1"])
+@pytest.mark.parametrize(
+    "arguments", ["persistent_workers=True", pytest.param("epochs=1", marks=pytest.mark.slow_spawn)]
+)
 @pytest.mark.parametrize(
     ("step", "code", "last"),
     [
-        pytest.param("pass", 0, [], id="to-the-end"),
-        pytest.param("break", 0, [], id="break"),
+        pytest.param("pass", 0, [], id="to-the-end", marks=pytest.mark.slow_spawn),
+        pytest.param("break", 0, [], id="break", marks=pytest.mark.slow_spawn),
         pytest.param("raise RuntimeError('training failed')", 1, ["RuntimeError: training failed"], id="error"),
     ],
 )
@@ -300,8 +319,8 @@ def test_script_that_never_closes_its_loader_ends_quietly(
     """
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.format(arguments=arguments, step=step))
-    environment = {**os.environ, "PYTHONPATH": str(Path(datasets.__file__).parent)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(Path(datasets.__file__).parent), SOURCE))}
     command = [sys.executable, "-W", "error", str(script)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=environment)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
     assert (result.returncode, result.stdout, result.stderr.splitlines()[-1:]) == (code, "", last)
     assert result.stderr.count("Traceback") == code

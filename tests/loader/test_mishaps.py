@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,11 @@ from torch.utils.data import DataLoader
 import datasets
 from autoloader import auto_loader
 from autoloader.engine import processes
+
+KILL = signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL
+"""
+What ends a process at once: on Windows any signal that it has no event for.
+"""
 
 
 class DiesOnce(datasets.Numbers):
@@ -31,7 +37,7 @@ class DiesOnce(datasets.Numbers):
     def __getitem__(self, index: int) -> torch.Tensor:
         if index == 20 and self.flag.exists():
             self.flag.unlink()
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), KILL)
         return super().__getitem__(index)
 
 
@@ -39,7 +45,12 @@ class DiesOnce(datasets.Numbers):
 def _no_sigchld_handler() -> Iterator[None]:
     """
     Take away torch's SIGCHLD handler, which raises an error wherever this process happens to be; torch also polls.
+
+    On Windows it has none.
     """
+    if sys.platform == "win32":
+        yield
+        return
     list(DataLoader([1], num_workers=1))
     torchs = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     yield
@@ -47,7 +58,13 @@ def _no_sigchld_handler() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_no_sigchld_handler")
-@pytest.mark.parametrize("arguments", [{}, {"num_workers": 1, "persistent_workers": True}])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param({}, id="ours", marks=pytest.mark.slow_spawn),
+        pytest.param({"num_workers": 1, "persistent_workers": True}, id="users"),
+    ],
+)
 def test_worker_that_is_killed_is_replaced_in_the_next_epoch(arguments: dict[str, Any], tmp_path: Path) -> None:
     """
     The epoch in which a worker dies ends with torch's error; the next one has new workers and every batch.
@@ -61,6 +78,7 @@ def test_worker_that_is_killed_is_replaced_in_the_next_epoch(arguments: dict[str
         assert [batch[0, 0].item() for batch in loader] == list(range(0, 40, 4))
 
 
+@pytest.mark.slow_spawn
 def test_workers_that_died_between_epochs_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Kept workers serve another epoch only as long as all of them are alive.
@@ -68,11 +86,12 @@ def test_workers_that_died_between_epochs_are_replaced(monkeypatch: pytest.Monke
     with auto_loader(datasets.Pids(), 4) as loader:
         before = {int(pid) for batch in loader for pid in batch}
         with monkeypatch.context() as patch:
-            patch.setattr(processes.ForkMember, "is_alive", lambda process: False)
+            patch.setattr(processes._Member, "is_alive", lambda process: False)
             iterator = iter(loader)
         assert before.isdisjoint(int(pid) for batch in iterator for pid in batch)
 
 
+@pytest.mark.slow_spawn
 def test_epoch_that_was_interrupted_leaves_nothing_for_the_next() -> None:
     """
     After a KeyboardInterrupt in next() the loader starts over with new workers.
@@ -111,6 +130,7 @@ def use_in_child(loader: Any, uses: str, result: Any) -> None:
     result.send("done")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 @pytest.mark.parametrize("uses", ["iterate", "close", "drop", "nothing"])
 def test_forked_process_leaves_the_parents_workers_alone(uses: str) -> None:
     """

@@ -4,6 +4,7 @@ The same samples in the same order as a plain DataLoader's, and the same random 
 
 import itertools
 import random
+import sys
 import warnings
 from typing import Any
 
@@ -14,6 +15,13 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sequential
 
 import datasets
 from autoloader import auto_loader
+
+
+def slow(num_workers: int) -> Any:
+    """
+    Return a number of workers whose start takes too long under Wine.
+    """
+    return pytest.param(num_workers, marks=pytest.mark.slow_spawn)
 
 
 def plain(batch: Any) -> Any:
@@ -53,7 +61,7 @@ def both(dataset: Any, epochs: int = 3, **arguments: Any) -> tuple[Any, Any]:
             return expected, epochs_of(loader, epochs)
 
 
-@pytest.mark.parametrize("num_workers", [0, 1, 3])
+@pytest.mark.parametrize("num_workers", [0, slow(1), slow(3)])
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -73,7 +81,14 @@ def test_batches_with_given_num_workers_equal_torch(arguments: dict[str, Any], n
     assert got == expected
 
 
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+@pytest.mark.slow_spawn
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param("forkserver", marks=pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")),
+        "spawn",
+    ],
+)
 def test_batches_under_other_start_methods_equal_torch(method: str) -> None:
     """
     Nothing depends on how workers start.
@@ -83,6 +98,7 @@ def test_batches_under_other_start_methods_equal_torch(method: str) -> None:
     assert got == expected
 
 
+@pytest.mark.slow_spawn
 def test_batches_with_given_persistent_workers_equal_torch() -> None:
     """
     Workers that the user keeps continue their random streams, as torch's do.
@@ -91,6 +107,7 @@ def test_batches_with_given_persistent_workers_equal_torch() -> None:
     assert got == expected
 
 
+@pytest.mark.slow_spawn
 def test_batches_with_a_generator_equal_torch() -> None:
     """
     The loader's own generator decides the order and the workers' seeds.
@@ -116,7 +133,7 @@ class EagerSampler:
         return 12
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("num_workers", [0, slow(2)])
 @pytest.mark.parametrize("batch_size", [3, None])
 def test_batches_of_a_sampler_that_draws_early_equal_torch(num_workers: int, batch_size: int | None) -> None:
     """
@@ -126,6 +143,7 @@ def test_batches_of_a_sampler_that_draws_early_equal_torch(num_workers: int, bat
     assert got == expected
 
 
+@pytest.mark.slow_spawn
 @pytest.mark.parametrize("batch_size", [3, None])
 def test_order_with_workers_that_stay_equals_torch_for_a_sampler_that_draws_early(batch_size: int | None) -> None:
     """
@@ -141,7 +159,7 @@ def test_order_with_workers_that_stay_equals_torch_for_a_sampler_that_draws_earl
 
 
 @pytest.mark.parametrize("kind", [datasets.Stream, datasets.SharedStream])
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("num_workers", [0, slow(2)])
 def test_iterable_batches_with_given_num_workers_equal_torch(kind: type, num_workers: int) -> None:
     """
     The user's own num_workers is kept for iterable-style data, repetition and all.
@@ -167,7 +185,7 @@ def test_every_sample_comes_once_and_in_order_with_chosen_settings() -> None:
         pytest.param([range(3), range(3, 5)], id="ranges"),
     ],
 )
-@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize("num_workers", [0, slow(1)])
 def test_a_batch_sampler_may_yield_any_iterable(batches: list[Any], num_workers: int) -> None:
     """
     Indices reach the dataset as the batch sampler made them.
@@ -176,7 +194,7 @@ def test_a_batch_sampler_may_yield_any_iterable(batches: list[Any], num_workers:
     assert got == expected
 
 
-@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize("num_workers", [0, slow(1)])
 def test_getitems_gets_a_plain_list(num_workers: int) -> None:
     """
     __getitems__ is called with the very type that torch passes.
@@ -185,6 +203,7 @@ def test_getitems_gets_a_plain_list(num_workers: int) -> None:
         assert list(loader) == [["list:0", "list:1"], ["list:2", "list:3"]]
 
 
+@pytest.mark.slow_spawn
 def test_an_infinite_sampler_goes_on() -> None:
     """
     A sampler without end gives as many batches as are asked for.
@@ -193,6 +212,7 @@ def test_an_infinite_sampler_goes_on() -> None:
         assert [plain(batch) for batch in itertools.islice(loader, 3)] == [[[5, 1], [6, 1]]] * 3
 
 
+@pytest.mark.slow_spawn
 def test_a_dataset_without_length_works_with_a_sampler() -> None:
     """
     Torch needs no len() where a sampler gives the indices, and neither do we.
@@ -201,6 +221,7 @@ def test_a_dataset_without_length_works_with_a_sampler() -> None:
         assert [plain(batch) for batch in loader] == [[3, 1], [2]]
 
 
+@pytest.mark.slow_spawn
 @pytest.mark.parametrize(
     "sampler",
     [
@@ -218,7 +239,7 @@ def test_samplers_of_torch_give_the_same_order(sampler: Any) -> None:
     assert got == expected
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("num_workers", [0, 1, slow(2)])
 def test_an_error_of_the_dataset_is_the_datasets_and_the_loader_goes_on(num_workers: int) -> None:
     """
     The error has the dataset's type and text, and the next batch is the one after it, as in torch.
@@ -238,7 +259,7 @@ def test_an_error_of_the_dataset_is_the_datasets_and_the_loader_goes_on(num_work
     assert [type(each) for each in outcomes[1]] == [list, list, tuple, list, list, list, tuple]
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
+@pytest.mark.parametrize("num_workers", [0, slow(2)])
 def test_lengths_equal_torch(num_workers: int) -> None:
     """
     len(loader) and len(iter(loader)) count batches.

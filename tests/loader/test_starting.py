@@ -293,6 +293,28 @@ def test_fork_of_the_users_own_in_a_process_with_threads_is_one_warning(host: An
     assert caught[0].filename == __file__
 
 
+def test_workers_that_are_not_forked_where_torch_would_fork_them_are_one_warning(host: Any) -> None:
+    """
+    They import the modules anew, and do not have what was set in global variables since.
+    """
+    host.change("process", other_threads=("writer",))
+    with auto_loader(datasets.Pids(), 4, num_workers=1, persistent_workers=True) as loader:
+        with pytest.warns(AutoloaderWarning) as caught:
+            assert os.getpid() not in pids(loader)
+        assert os.getpid() not in pids(loader)
+    assert context(loader) == ("forkserver", "fork-unsafe")
+    assert [str(warning.message) for warning in caught] == [
+        (
+            "multiprocessing_context.fork-unsafe: workers start by forkserver and not by fork, because other threads "
+            "run in this process ('writer'), and a lock that one holds would never be released; they import your "
+            "modules anew, so that global variables, the environment and torch's defaults are not as you set them at "
+            "run time. Pass multiprocessing_context='forkserver' if that is fine, or 'fork' if fork is safe here after "
+            "all. To silence this: warnings.filterwarnings('ignore', 'multiprocessing_context.fork-unsafe')."
+        )
+    ]
+    assert caught[0].filename == __file__
+
+
 @pytest.fixture
 def _unguarded(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """
@@ -405,6 +427,7 @@ def test_worker_that_the_system_does_not_start_ends_in_a_thread(monkeypatch: pyt
     assert backend(loader) == ("thread", "backend.start-failed")
 
 
+@pytest.mark.slow_spawn
 def test_workers_are_tried_again_in_the_next_epoch(host: Any) -> None:
     """
     What stood in the way may be gone: nothing is remembered against the loader.

@@ -2,6 +2,7 @@
 No warning and no output, ours or torch's, for anything that is fine.
 """
 
+import functools
 import itertools
 from pathlib import Path
 from typing import Any
@@ -26,26 +27,29 @@ def consume(loader: Any, most: int = 50) -> int:
     return count
 
 
+slow = functools.partial(pytest.param, marks=pytest.mark.slow_spawn)
+
+
 @pytest.mark.parametrize(
     ("make", "batches"),
     [
-        pytest.param(lambda: auto_loader(TensorDataset(torch.zeros(20, 2)), 4, True), 5, id="tensors"),
-        pytest.param(lambda: auto_loader(datasets.Stream(20), 4), 5, id="iterable-style"),
+        slow(lambda: auto_loader(TensorDataset(torch.zeros(20, 2)), 4, True), 5, id="tensors"),
+        slow(lambda: auto_loader(datasets.Stream(20), 4), 5, id="iterable-style"),
         pytest.param(lambda: auto_loader(datasets.SharedStream(20), 4), 6, id="iterable-style-worker-aware"),
-        pytest.param(lambda: auto_loader(datasets.Numbers(12), 4), 3, id="three-batches"),
+        slow(lambda: auto_loader(datasets.Numbers(12), 4), 3, id="three-batches"),
         pytest.param(lambda: auto_loader(datasets.Numbers(0), 4), 0, id="empty"),
         pytest.param(lambda: auto_loader([], 4), 0, id="empty-list"),
-        pytest.param(lambda: auto_loader([1, 2, 3], 2), 2, id="list"),
-        pytest.param(lambda: auto_loader(datasets.Numbers(6), None), 6, id="no-batches"),
-        pytest.param(
+        slow(lambda: auto_loader([1, 2, 3], 2), 2, id="list"),
+        slow(lambda: auto_loader(datasets.Numbers(6), None), 6, id="no-batches"),
+        slow(
             lambda: auto_loader(
                 datasets.Numbers(9), batch_sampler=BatchSampler(RandomSampler(range(9)), 2, drop_last=False)
             ),
             5,
             id="batch-sampler",
         ),
-        pytest.param(lambda: auto_loader(datasets.Numbers(), 2, sampler=itertools.cycle([1])), 50, id="infinite"),
-        pytest.param(lambda: auto_loader(datasets.Unsized(), 2, sampler=[1, 2, 3]), 2, id="no-length"),
+        slow(lambda: auto_loader(datasets.Numbers(), 2, sampler=itertools.cycle([1])), 50, id="infinite"),
+        slow(lambda: auto_loader(datasets.Unsized(), 2, sampler=[1, 2, 3]), 2, id="no-length"),
     ],
 )
 def test_ordinary_use_is_silent(make: Any, batches: int, capfd: pytest.CaptureFixture[str]) -> None:
@@ -56,6 +60,7 @@ def test_ordinary_use_is_silent(make: Any, batches: int, capfd: pytest.CaptureFi
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow_spawn
 def test_folder_of_jpegs_is_silent(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """
     Real image files load in workers without a word.

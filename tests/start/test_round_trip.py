@@ -280,7 +280,6 @@ def test_parts_of_a_worker_are_named_as_the_user_knows_them() -> None:
     assert found == ("collate_fn", *A_LAMBDA)
 
 
-@pytest.mark.slow_spawn
 def test_module_found_on_a_path_that_was_added_at_run_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Multiprocessing sends sys.path; once the file is gone, only this process has the class.
@@ -296,7 +295,6 @@ def test_module_found_on_a_path_that_was_added_at_run_time(tmp_path: Path, monke
     del sys.modules["added_late"]
 
 
-@pytest.mark.slow_spawn
 def test_function_of_a_module_that_was_made_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     It can be pickled here, by its name, and found nowhere else.
@@ -331,7 +329,6 @@ def test_large_data_is_not_sent_but_its_classes_are_looked_up(children: list[str
     assert found == ("dataset.transform", expected, LATER)
 
 
-@pytest.mark.slow_spawn
 def test_locks_and_queues_of_multiprocessing_reach_a_worker() -> None:
     """
     They can be pickled only for a process that starts, which the child is no more: their classes are looked up.
@@ -389,7 +386,6 @@ else:
 """
 
 
-@pytest.mark.slow_spawn
 def test_class_that_stands_in_the_guard_is_not_found(tmp_path: Path) -> None:
     """
     A worker imports the script without it.
@@ -420,7 +416,6 @@ def test_script_that_cannot_be_imported_again_is_no_fault_of_the_dataset(tmp_pat
     )
 
 
-@pytest.mark.slow_spawn
 def test_class_of_a_main_module_without_file_is_not_found(tmp_path: Path) -> None:
     """
     What is typed on the command line is nowhere else.
