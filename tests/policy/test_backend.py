@@ -12,7 +12,6 @@ from autoloader.plan import Choice
 from autoloader.policy import fallback, find_obstacle, find_obstacle_to, obstacle
 from autoloader.policy.backend import LONGEST_TEMP_DIR, choose_backend
 from policy.baseline import (
-    ACCELERATOR_IN_USE,
     FORKSERVER,
     ITERABLE,
     NO_ACCELERATOR,

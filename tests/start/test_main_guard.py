@@ -329,7 +329,8 @@ def test_script_on_standard_input_forks(tmp_path: Path) -> None:
     text = (
         "AutoloaderWarning: backend.main-missing: num_workers=2 starts no process, because each worker that forkserver "
         "starts would import <stdin>, which does not exist; batches load in the training process. Save the code as a "
-        "file and run that, or pass num_workers=0. To silence this: warnings.filterwarnings('ignore', 'backend.main-missing').\n"
+        "file and run that, or pass num_workers=0. "
+        "To silence this: warnings.filterwarnings('ignore', 'backend.main-missing').\n"
     )
     assert text in ran.errors
     assert ran.errors.count("AutoloaderWarning") == 1
