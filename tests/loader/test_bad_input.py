@@ -10,7 +10,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 import datasets
-from autoloader import Plan, auto_loader, plan_loader
+from autoloader import AutoloaderWarning, Plan, auto_loader, plan_loader
 from autoloader.errors import ArgumentError, PlanFileError
 
 
@@ -196,3 +196,29 @@ def test_plan_gives_the_arguments_of_a_plain_dataloader() -> None:
     assert isinstance(plan, Plan)
     loader = DataLoader(datasets.Numbers(), 4, **plan.as_kwargs())
     assert (loader.num_workers, loader.prefetch_factor, loader.persistent_workers) == (2, 2, False)
+
+
+class MissingSampler(list):  # type: ignore[type-arg]
+    """
+    A sampler whose list of indices lies in a file that is not there.
+    """
+
+    def __iter__(self) -> Any:
+        raise FileNotFoundError(2, "No such file or directory", "indices.txt")
+
+
+def test_error_of_a_sampler_is_its_own_inline() -> None:
+    """
+    An OSError is nobody's failure to start a worker where none was to start.
+    """
+    with pytest.raises(FileNotFoundError, match="indices.txt"):
+        list(auto_loader(datasets.Numbers(), 4, sampler=MissingSampler([0, 1]), num_workers=0))
+
+
+@pytest.mark.slow_spawn
+def test_error_of_a_sampler_with_workers_is_its_own_in_the_end() -> None:
+    """
+    Torch asks the sampler while it starts workers, so it is taken for theirs first; what is raised is the sampler's.
+    """
+    with pytest.warns(AutoloaderWarning, match="indices.txt"), pytest.raises(FileNotFoundError, match="indices.txt"):
+        list(auto_loader(datasets.Numbers(), 4, sampler=MissingSampler([0, 1]), num_workers=1))

@@ -126,8 +126,9 @@ class InnerLoader:
         try:
             return iter(self._loader)
         except (OSError, RuntimeError, WorkerStartError) as error:
-            if isinstance(error, RuntimeError) and "new thread" not in str(error):
-                raise
+            is_inline = not self.settings.get("num_workers")
+            if is_inline or (isinstance(error, RuntimeError) and "new thread" not in str(error)):
+                raise  # a sampler's or dataset's own
             _disarm_half_started(error)
             self.group.end(at_once=True)
             if isinstance(error, WorkerStartError):
