@@ -293,6 +293,7 @@ def test_fork_of_the_users_own_in_a_process_with_threads_is_one_warning(host: An
     assert caught[0].filename == __file__
 
 
+@NEEDS_FORK
 def test_workers_that_are_not_forked_where_torch_would_fork_them_are_one_warning(host: Any) -> None:
     """
     They import the modules anew, and do not have what was set in global variables since.

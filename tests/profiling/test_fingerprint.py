@@ -457,3 +457,16 @@ def test_fingerprint_of_a_bush_visits_a_bounded_number_of_objects() -> None:
     walk = _Walk()
     walk.token(deep, 0)
     assert len(walk._seen) == 13
+
+
+def test_path_that_was_used_is_no_change() -> None:
+    """
+    A path keeps its text, hash and parts once they were asked for; another path is a change.
+    """
+    path = Path("data") / "images"
+    before = Fingerprint({"root": path})
+    assert (str(path), path.parts) == (str(Path("data/images")), ("data", "images"))
+    hash(path)
+    assert not Fingerprint({"root": path}).differs_from(before)
+    assert not Fingerprint({"root": Path("data/images")}).differs_from(before)
+    assert Fingerprint({"root": Path("data/labels")}).differs_from(before)

@@ -150,7 +150,9 @@ class _Walk:
 
 def _scalar_token(value: Any) -> Any:
     """
-    Return what stands for a number or text, ``None`` for all else; Python hashes -1 as -2, so numbers are spelt out.
+    Return what stands for a number, text or path, ``None`` for all else.
+
+    Python hashes -1 as -2, so numbers are spelt out.
     """
     kind = type(value)
     if kind in _EXACT:
@@ -159,6 +161,8 @@ def _scalar_token(value: Any) -> Any:
         return kind, f"{value:x}"
     if kind is float:
         return kind, value.hex()
+    if kind.__module__.partition(".")[0] == "pathlib":
+        return kind, str(value)  # a path notes what was asked of it in attributes of its own
     is_number = kind is complex or issubclass(kind, getattr(sys.modules.get("numpy"), "generic", ()))
     return (kind, repr(value)) if is_number else None
 
