@@ -287,6 +287,12 @@ CATALOGUE: dict[str, Finding] = {
             fix="{fix}.",
         ),
         Finding(
+            id="process.too-large",
+            title="Copies of the dataset for all workers do not fit into memory",
+            text="Copies of the dataset for {workers} workers would take {copied}, and {free} of memory is free.",
+            fix="Keep large data in a file that __getitem__ opens, or pass fewer num_workers.",
+        ),
+        Finding(
             id="process.start-failed",
             title="A worker process could not be started",
             text="A worker process could not be started: {error}.",

@@ -33,7 +33,8 @@ def job(method: str, after: int, how: str, asleep: Path) -> Iterator[subprocess.
     command = [sys.executable, *quiet, str(JOBS / "sleepy_job.py"), method, str(after), how]
     environment = {**os.environ, "ASLEEP": str(asleep)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, env=environment, text=True, start_new_session=True, **pipes) as process:
+    options = {"text": True, "start_new_session": True, "preexec_fn": _let_interrupts_through}
+    with subprocess.Popen(command, env=environment, **options, **pipes) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n", process.communicate(timeout=PATIENCE_SECONDS)
@@ -41,6 +42,13 @@ def job(method: str, after: int, how: str, asleep: Path) -> Iterator[subprocess.
         finally:
             if members_of(process.pid):
                 os.killpg(process.pid, signal.SIGKILL)
+
+
+def _let_interrupts_through() -> None:
+    """
+    Undo what a shell does to its background jobs, to which this test run may belong: they ignore Ctrl-C.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def members_of(session: int) -> list[int]:

@@ -10,6 +10,7 @@ import threading
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -291,6 +292,27 @@ def test_fork_of_the_users_own_in_a_process_with_threads_is_one_warning(host: An
         )
     ]
     assert caught[0].filename == __file__
+
+
+@NEEDS_FORK
+def test_dataset_whose_copies_do_not_fit_is_not_copied_where_torch_would_share_it(host: Any) -> None:
+    """
+    Forked workers would share it; where fork is not safe, copies for two workers are over half of what is free.
+    """
+    host.change("process", other_threads=("writer",))
+    host.change("memory", headroom_bytes=float(15 << 20))
+    dataset = datasets.Pids()
+    dataset.table = np.zeros(4 << 20, dtype=np.uint8)  # type: ignore[attr-defined]
+    loader = auto_loader(dataset, 4, num_workers=2)
+    with pytest.warns(
+        AutoloaderWarning,
+        match="^backend.too-large: .* copies of the dataset for 2 workers would take 8 MiB, and 15 MiB",
+    ):
+        assert pids(loader) == {os.getpid()}
+    assert backend(loader) == ("thread", "backend.too-large")
+    host.change("process", other_threads=())
+    with auto_loader(dataset, 4, num_workers=2) as forked:
+        assert os.getpid() not in pids(forked)
 
 
 @NEEDS_FORK

@@ -15,6 +15,7 @@ HERE = Path(__file__).parent
 SEEN_AT_THE_START_ONLY = {
     "backend.missing-main-guard",
     "backend.unloadable",
+    "backend.too-large",
     "backend.start-failed",
     "backend.not-in-a-thread",
 }

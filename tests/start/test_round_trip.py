@@ -313,7 +313,7 @@ def test_large_data_is_not_sent_but_its_classes_are_looked_up(children: list[str
     """
     block = 1 << 20
     dataset = Holder(blobs=[bytes([number]) * block for number in range(65)])
-    pickled = round_trip._Pickled(dataset)
+    pickled = round_trip.Pickled(dataset)
     assert (pickled.data, pickled.names) == (None, {("start.parts", "Holder")})
     assert len(pickled.to_send()) < 1000
     assert find(dataset) is None

@@ -86,7 +86,7 @@ def test_large_map_of_a_file_is_not_read(tmp_path: Path) -> None:
     with open(tmp_path / "holes", "wb") as file:
         file.truncate(1 << 40)
     mapped = np.memmap(tmp_path / "holes", mode="r", dtype="u1")
-    assert len(round_trip._Pickled(Holder(array=mapped)).to_send()) < 1000
+    assert len(round_trip.Pickled(Holder(array=mapped)).to_send()) < 1000
 
 
 @NEEDS_NUMPY
@@ -103,7 +103,7 @@ def test_large_arrays_and_tensors_have_stand_ins_of_their_shape_and_kind() -> No
         (np.zeros((1000, 500), dtype=">i4"), "numpy.ndarray (1000, 500) >i4"),
         (tensor, "torch.Tensor (1000, 500, 2) torch.bfloat16"),
     ]:
-        assert len(round_trip._Pickled(parts.SeesShape(array)).to_send()) < 1000
+        assert len(round_trip.Pickled(parts.SeesShape(array)).to_send()) < 1000
         found = find(parts.SeesShape(array))
         assert found is not None
         assert found[1] == f"it is of type start.parts.SeesShape (LookupError: {shown})"

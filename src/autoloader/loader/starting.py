@@ -12,6 +12,7 @@ from ..facts import HostFacts
 from ..findings import describe
 from ..plan import NEEDS_WORKERS, Choice, LoaderRequest, Note, Plan
 from ..policy import Obstacle, fallback, find_hazard, find_obstacle, find_obstacle_to, obstacle, start_candidates
+from ..policy.limits import size_text
 from ..policy.multiprocessing_context import method_name
 from ..start import main_guard, round_trip
 from .warn import warn_once
@@ -51,7 +52,7 @@ def settle(plan: Plan, facts: HostFacts, parts: Mapping[str, Any], *, style: str
         found = found or find_obstacle_to(method_name(candidates[0].value), facts)
         return Started(_without_obstacle(plan) if found is None else with_fallback(plan, found, style), found)
     for candidate in candidates if found is None else ():
-        problem = _problem_of(candidate, facts, parts)
+        problem = _problem_of(candidate, facts, parts, plan.value("num_workers"))
         if problem is None:
             return Started(_with_process(plan, candidate, found), None)
         found = found or _after(candidate, problem)
@@ -68,7 +69,9 @@ def is_users(choice: Choice[Any]) -> bool:
     return choice.rule.endswith(".fixed")
 
 
-def _problem_of(candidate: Choice[Any], facts: HostFacts, parts: Mapping[str, Any]) -> Obstacle | None:
+def _problem_of(
+    candidate: Choice[Any], facts: HostFacts, parts: Mapping[str, Any], num_workers: int
+) -> Obstacle | None:
     """
     Return why workers cannot start by a method, the answer that costs least first.
     """
@@ -80,21 +83,26 @@ def _problem_of(candidate: Choice[Any], facts: HostFacts, parts: Mapping[str, An
         return known
     place = main_guard.find_unguarded() if facts.process.reimported_main is not None else None
     if place is not None:
-        return obstacle(
-            "process.missing-main-guard",
-            method=method,
-            file=place.file,
-            line=place.line,
-            code=place.code,
-            fix=place.fix,
-        )
+        stands = {"file": place.file, "line": place.line, "code": place.code, "fix": place.fix}
+        return obstacle("process.missing-main-guard", method=method, **stands)
     try:
-        found = round_trip.find_unloadable(method or "", parts)
+        unloadable = round_trip.find_unloadable(method or "", parts)
     except round_trip.ChildStartError as error:
         return start_failed(error)
-    if found is None:
+    if unloadable is not None:
+        part = {"path": unloadable.path, "reason": unloadable.reason, "fix": unloadable.fix}
+        return obstacle("process.unloadable", method=method, **part)
+    return _too_large(facts, parts, num_workers) if candidate.rule == FORK_UNSAFE else None
+
+
+def _too_large(facts: HostFacts, parts: Mapping[str, Any], num_workers: int) -> Obstacle | None:
+    """
+    Return whether copies for all workers would not fit into half of the free memory; forked ones would share it.
+    """
+    copied, free = round_trip.copied_bytes(parts) * num_workers, facts.memory.headroom_bytes
+    if free is None or copied <= free / 2:
         return None
-    return obstacle("process.unloadable", method=method, path=found.path, reason=found.reason, fix=found.fix)
+    return obstacle("process.too-large", workers=num_workers, copied=size_text(copied), free=size_text(free))
 
 
 def _after(candidate: Choice[Any], problem: Obstacle) -> Obstacle:
@@ -181,8 +189,8 @@ def refuse_in_starting_worker() -> None:
     """
     if main_guard.is_starting_worker():
         place = main_guard.find_in_starting_worker()
-        found = {"file": place.file, "line": place.line, "code": place.code, "fix": place.fix}
-        raise MissingMainGuardError(describe("process.importing-main", **found))
+        iterates = {"file": place.file, "line": place.line, "code": place.code, "fix": place.fix}
+        raise MissingMainGuardError(describe("process.importing-main", **iterates))
 
 
 def report(

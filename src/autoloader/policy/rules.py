@@ -74,6 +74,7 @@ RULES: dict[str, str] = {
     "backend.main-missing": "The start method would import a main module that does not exist.",
     "backend.missing-main-guard": "Workers would import the script again, and start it all over.",
     "backend.unloadable": "A worker cannot load the dataset, or what goes with it.",
+    "backend.too-large": "Fork is not safe, and copies of the dataset for all workers would not fit into memory.",
     "backend.start-failed": "The system did not let a worker start.",
     "backend.not-in-a-thread": "What was to load in a thread loads inline.",
     "in_order.fixed": "The user set it.",

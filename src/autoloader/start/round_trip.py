@@ -2,9 +2,7 @@
 Sees in one real child whether a worker could load the dataset and what goes with it.
 """
 
-import copyreg
 import functools
-import io
 import itertools
 import multiprocessing
 import os
@@ -12,28 +10,22 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.connection import wait
-from multiprocessing.reduction import ForkingPickler
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .child import answer, look_up
+from .child import answer
 from .interrupts import held
 from .method import prepare
+from .pickled import Pickled, show
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-MOST_SENT_BYTES = 64 << 20
-"""
-Of something larger the child gets the names of its classes and functions only.
-"""
 
 PATIENCE_SECONDS = 120.0
 """
 How long a child may take to import what it needs, on a busy machine and from a slow disk.
 """
 
-_STAND_IN_BYTES = 1 << 20
 _MOST_CHILDREN = 1000
 _MOST_DEPTH = 12
 
@@ -72,9 +64,9 @@ def find_unloadable(method: str, parts: Mapping[str, Any]) -> Unloadable | None:
     """
     pickled = {}
     for name, part in parts.items():
-        pickled[name] = _Pickled(part)
+        pickled[name] = Pickled(part)
         if pickled[name].problem:
-            return _locate(name, part, pickled[name].problem, lambda value: _Pickled(value).problem)
+            return _locate(name, part, pickled[name].problem, lambda value: Pickled(value).problem)
     here = _here(method)
     keys = {name: (*here, each.names) for name, each in pickled.items()}
     unknown = [name for name in parts if keys[name] not in _known_to_load]
@@ -91,6 +83,13 @@ def find_unloadable(method: str, parts: Mapping[str, Any]) -> Unloadable | None:
         _known_to_fail.clear()
         _known_to_fail[same] = found
     return _known_to_fail[same]
+
+
+def copied_bytes(parts: Mapping[str, Any]) -> int:
+    """
+    Return how much each worker would get a copy of: all that is pickled, but for tensors, whose memory torch shares.
+    """
+    return sum(Pickled(part).copied_bytes for part in parts.values())
 
 
 _known_to_load: set[Any] = set()
@@ -112,140 +111,15 @@ def _here(method: str) -> tuple[Any, ...]:
     return method, os.getpid(), id(main), getattr(main, "__file__", None)
 
 
-def _ask_child(method: str, parts: Mapping[str, tuple[Any, "_Pickled"]]) -> Unloadable | None:
+def _ask_child(method: str, parts: Mapping[str, tuple[Any, Pickled]]) -> Unloadable | None:
     with _Child(method) as child:
         for name, (part, pickled) in parts.items():
             problem = child.problem_of(pickled)
             if problem and pickled.has_stand_ins:  # what is made of them may need their contents
-                problem = child.problem_of(_Pickled(part, with_contents=True))
+                problem = child.problem_of(Pickled(part, with_contents=True))
             if problem:
-                return _locate(name, part, problem, lambda value: child.problem_of(_Pickled(value, with_contents=True)))
+                return _locate(name, part, problem, lambda value: child.problem_of(Pickled(value, with_contents=True)))
     return None
-
-
-class _Pickled:
-    """
-    A value as multiprocessing would pickle it, but large arrays and tensors without their contents.
-
-    Args:
-        value: What to pickle.
-        with_contents: Whether to pickle these, too.
-    """
-
-    def __init__(self, value: Any, *, with_contents: bool = False) -> None:
-        sink = _Sink()
-        pickler = _Pickler(sink, with_contents=with_contents)
-        self.problem = ""
-        try:
-            pickler.dump(value)
-        except RuntimeError as error:
-            if "inheritance" not in str(error) and "spawn" not in str(error):
-                self.problem = _show(error)
-            sink.is_whole = False  # a lock or queue of multiprocessing, which can be pickled for a process that starts
-        except Exception as error:  # noqa: BLE001 (pickling runs code of the user's, which may raise anything)
-            self.problem = _show(error)
-        self.names = frozenset(pickler.names)
-        self.has_stand_ins = pickler.has_stand_ins
-        self.data = sink.getvalue() if sink.is_whole else None
-
-    def to_send(self) -> bytes:
-        """
-        Return the pickle for the child.
-        """
-        return pickle.dumps(_LookUp(self.names)) if self.data is None else self.data
-
-
-class _LookUp:
-    def __init__(self, names: frozenset[tuple[str, str]]) -> None:
-        self._names = names
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return look_up, tuple(sorted(self._names))
-
-
-class _Sink(io.BytesIO):
-    """
-    A file in memory that gives up what it holds when that becomes too large.
-    """
-
-    is_whole = True
-
-    def write(self, data: Any) -> int:
-        length = memoryview(data).nbytes  # what numpy hands over has no len()
-        if self.is_whole and self.tell() + length > MOST_SENT_BYTES:
-            self.is_whole = False
-            self.seek(0)
-            self.truncate()
-        return super().write(data) if self.is_whole else length
-
-
-class _Pickler(ForkingPickler):
-    """
-    Multiprocessing's pickler, which notes each class and function by its name.
-
-    Tensors are pickled by value and not moved to shared memory, which is left to the real start of a worker.
-    """
-
-    def __init__(self, file: io.BytesIO, *, with_contents: bool) -> None:
-        super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._with_contents = with_contents
-        self.has_stand_ins = False
-        self.names: set[tuple[str, str]] = set()
-        torch = sys.modules.get("torch")
-        own = getattr(torch, "Tensor", ()), getattr(torch, "UntypedStorage", ()), getattr(torch, "TypedStorage", ())
-        extra: Mapping[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]
-        self.dispatch_table = {
-            **copyreg.dispatch_table,
-            **{kind: reduce for kind, reduce in extra.items() if not issubclass(kind, own)},
-        }
-
-    def reducer_override(self, value: Any) -> Any:
-        kind = type(value)
-        if issubclass(kind, type) or kind in (FunctionType, BuiltinFunctionType):
-            module = getattr(value, "__module__", None)
-            if isinstance(module, str) and module != "builtins":  # others are every Python's own, or bound to something
-                self.names.add((module, value.__qualname__))
-        elif kind.__name__ == "Tensor" and kind.__module__ == "torch":
-            return self._noted(_stand_in_of_tensor(value))
-        elif kind.__name__ == "UntypedStorage" and kind.__module__ == "torch.storage":
-            return kind, (value.nbytes(),)  # torch sends its memory, and has no way to pickle it
-        elif kind.__name__ in {"ndarray", "memmap"} and kind.__module__ == "numpy":
-            return self._noted(_stand_in_of_array(value))
-        return NotImplemented
-
-    def _noted(self, stand_in: Any) -> Any:
-        if stand_in is NotImplemented or self._with_contents:
-            return NotImplemented
-        self.has_stand_ins = True
-        return stand_in
-
-
-def _stand_in_of_tensor(value: Any) -> Any:
-    """
-    Return how to make a tensor of the same shape whose contents nobody needs, for a large one.
-
-    Raises:
-        PicklingError: It cannot go to another process (torch.multiprocessing.reductions, reduce_tensor).
-    """
-    import torch
-
-    if value.requires_grad and not value.is_leaf:
-        raise pickle.PicklingError("it requires grad and is no leaf, and could go to another process after detach()")
-    is_plain = value.device.type == "cpu" and value.layout == torch.strided and not value.is_quantized
-    if not is_plain or value.nbytes <= _STAND_IN_BYTES:
-        return NotImplemented
-    return functools.partial(torch.empty, dtype=value.dtype), (tuple(value.shape),)
-
-
-def _stand_in_of_array(value: Any) -> Any:
-    """
-    Return how to make an array of the same shape whose contents nobody needs, for a large one.
-    """
-    import numpy as np
-
-    if value.nbytes <= _STAND_IN_BYTES or value.dtype.hasobject:
-        return NotImplemented
-    return np.empty, (value.shape, value.dtype)
 
 
 class _Child:
@@ -272,7 +146,7 @@ class _Child:
             with held(self._method):
                 self._process.start()
         except Exception as error:
-            raise ChildStartError(_show(error)) from error
+            raise ChildStartError(show(error)) from error
         other.close()
         problem = self._receive()
         if problem:
@@ -281,7 +155,7 @@ class _Child:
                 _known_to_end[_here(self._method)] = problem
             raise ChildStartError(problem)
 
-    def problem_of(self, pickled: _Pickled) -> str:
+    def problem_of(self, pickled: Pickled) -> str:
         """
         Return why the child cannot load a pickle, nothing where it can, or took too long to load an earlier one.
 
@@ -397,7 +271,3 @@ def _describe(value: Any, problem: str) -> tuple[str, str]:
         return text, f"Move {name} into a .py file and import it from there"
     text = f"it is {module}.{name}" if is_code else f"it is of type {module}.{name}"
     return f"{text} ({problem})", "Make it when it is first needed, in __getitem__ for instance"
-
-
-def _show(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
