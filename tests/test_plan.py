@@ -198,20 +198,18 @@ def test_plan_as_kwargs_are_legal_together(plan: Plan, kwargs: dict[str, Any]) -
 
 
 @pytest.mark.parametrize(
-    ("plan", "is_kept"),
+    ("plan", "expected"),
     [
-        pytest.param(PLAN, False, id="workers"),
-        pytest.param(KEPT, True, id="workers-that-may-not-start"),
-        pytest.param(KEPT.with_fixed({"num_workers": 2}), False, id="the-user's-workers"),
-        pytest.param(PLAN.with_fixed({"num_workers": 2}), False, id="the-user's-workers-that-start"),
-        pytest.param(replace(KEPT, choices={**KEPT.choices, "num_workers": NEEDED}), False, id="needed-workers"),
+        pytest.param(PLAN, False, id="ours"),
+        pytest.param(PLAN.with_fixed({"num_workers": 2}), True, id="the-user's-number"),
+        pytest.param(replace(KEPT, choices={**KEPT.choices, "num_workers": NEEDED}), True, id="needed-by-an-argument"),
     ],
 )
-def test_plan_is_kept_from_workers_that_nobody_asked_for(plan: Plan, is_kept: bool) -> None:
+def test_plan_knows_whether_the_user_asked_for_workers(plan: Plan, expected: bool) -> None:
     """
-    Workers of ours give way where none may start; what the user asked for stays in the arguments.
+    By their number, or by an argument that torch accepts with workers only.
     """
-    assert plan.is_kept_from_workers is is_kept
+    assert plan.has_users_workers is expected
 
 
 def test_plan_with_fixed_zero_where_workers_are_kept_is_the_plan_itself() -> None:

@@ -308,7 +308,7 @@ CATALOGUE: dict[str, Finding] = {
             id="process.not-forked",
             title="Workers are not forked where torch would fork them",
             text=(
-                "multiprocessing_context.fork-unsafe: workers start by {method} and not by fork, because {because}; "
+                "multiprocessing_context.fork-unsafe: workers start by {method}, because {because}; "
                 "they import your modules anew, so that global variables, the environment and torch's defaults are "
                 "not as you set them at run time."
             ),

@@ -118,12 +118,11 @@ class Plan:
         return self.choices[name].value if name in self.choices else None
 
     @property
-    def is_kept_from_workers(self) -> bool:
+    def has_users_workers(self) -> bool:
         """
-        Return whether workers are wanted, and not by the user, where none may start.
+        Return whether the user asked for workers, by their number or by an argument that needs some.
         """
-        asked = self.choices["num_workers"].rule in {"num_workers.fixed", "num_workers.needed"}
-        return self.value("backend") != "process" and not asked
+        return self.choices["num_workers"].rule in {"num_workers.fixed", "num_workers.needed"}
 
     def as_kwargs(self) -> dict[str, Any]:
         """
@@ -134,7 +133,7 @@ class Plan:
         only when the user set it: what changes in the dataset between epochs does not reach the persistent workers of
         a plain DataLoader, and only an AutoLoader takes care of that.
         """
-        has_workers = bool(self.value("num_workers")) and not self.is_kept_from_workers
+        has_workers = bool(self.value("num_workers")) and (self.value("backend") == "process" or self.has_users_workers)
         kwargs = {} if has_workers else {"num_workers": 0}
         for name, choice in self.choices.items():
             is_users = choice.rule == f"{name}.fixed"

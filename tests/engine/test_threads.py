@@ -375,3 +375,61 @@ def test_many_iterators_at_a_time_do_not_mix() -> None:
     assert list(itertools.chain(*rounds)) == [(number, index) for index in range(30) for number in range(4)]
     for iterator in iterators:
         iterator.close()
+
+
+def test_autocast_keeps_drawing_inline() -> None:
+    """
+    It is switched on for one thread, and the samples would come in another precision from the second item on.
+    """
+    said: list[str] = []
+    source = Source(3, lambda _: torch.mm(torch.ones(2, 2), torch.ones(2, 2)).dtype)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert list(make(source, said=said)) == [torch.bfloat16] * 3
+    assert source.threads == ["MainThread"] * 3
+    assert said == ["torch.autocast is on, which holds for the thread that switched it on only"]
+
+
+def test_error_of_the_sampler_is_not_taken_for_the_threads() -> None:
+    """
+    It comes to the caller where the sampler raised it, and nothing is drawn again.
+    """
+
+    class Raising:
+        def __init__(self) -> None:
+            self.given = iter([0, ValueError("sampler"), 2])
+
+        def __iter__(self) -> "Raising":
+            return self
+
+        def __next__(self) -> int:
+            value = next(self.given)
+            if isinstance(value, ValueError):
+                raise value
+            return value
+
+    source = Source(3)
+    source.issued = IssuedIndices(Raising(), inline=Arrival())
+    source._indices = iter(source.issued)
+    iterator = make(source)
+    assert next(iterator) == 0
+    with pytest.raises(ValueError, match="^sampler$"):
+        next(iterator)
+    assert list(iterator) == [2]
+    iterator.close()
+
+
+def test_numpys_generator_may_be_another_than_its_first() -> None:
+    """
+    Its state is compared whatever generator numpy's global functions draw from.
+    """
+    before = np.random.get_bit_generator()
+    np.random.set_bit_generator(np.random.PCG64(3))
+    try:
+        states = threads.random_states()
+        assert not threads.have_moved(states)
+        first = np.random.rand()
+        assert threads.have_moved(states)
+        threads.restore_random_states(states)
+        assert np.random.rand() == first
+    finally:
+        np.random.set_bit_generator(before)

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -148,3 +149,31 @@ def test_forked_process_leaves_the_parents_workers_alone(uses: str) -> None:
         child.join(60)
         assert child.exitcode == 0
         assert {int(pid) for batch in loader for pid in batch} == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+def test_process_forked_while_another_thread_begins_an_epoch_can_iterate() -> None:
+    """
+    The loader's lock is held in the parent, and its holder does not exist in the child.
+    """
+    loader = auto_loader(datasets.Numbers(8), 4, num_workers=0)
+    context = multiprocessing.get_context("fork")
+    answers, result = context.Pipe(duplex=False)
+    with loader._lock:
+        child = context.Process(target=lambda: result.send(threaded_epoch(loader)))
+        child.start()
+    assert answers.poll(60)
+    assert answers.recv() == 2
+    child.join(60)
+    assert child.exitcode == 0
+
+
+def threaded_epoch(loader: Any) -> int:
+    """
+    Return the batches of an epoch in a thread, which does not own the lock that this one inherited.
+    """
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(len(list(loader))), daemon=True)
+    thread.start()
+    thread.join(30)
+    return found[0] if found else -1

@@ -328,7 +328,7 @@ def test_workers_that_are_not_forked_where_torch_would_fork_them_are_one_warning
     assert context(loader) == ("forkserver", "fork-unsafe")
     assert [str(warning.message) for warning in caught] == [
         (
-            "multiprocessing_context.fork-unsafe: workers start by forkserver and not by fork, because other threads "
+            "multiprocessing_context.fork-unsafe: workers start by forkserver, because fork is not safe: other threads "
             "run in this process ('writer'), and a lock that one holds would never be released; they import your "
             "modules anew, so that global variables, the environment and torch's defaults are not as you set them at "
             "run time. Pass multiprocessing_context='forkserver' if that is fine, or 'fork' if fork is safe here after "
@@ -406,6 +406,15 @@ def test_unsafe_start_is_an_error_where_the_user_wants_one(host: Any) -> None:
     with pytest.raises(WorkersCannotStartError) as raised:
         iter(auto_loader(datasets.Pids(), 4, num_workers=2, on_unsafe="raise"))
     assert str(raised.value).startswith("num_workers=2 cannot start: this process is daemonic, and Python lets it have")
+
+
+def test_unsafe_start_is_an_error_for_workers_of_ours_too(host: Any) -> None:
+    """
+    The text does not speak of a number that nobody set.
+    """
+    host.change("process", is_daemonic=True)
+    with pytest.raises(WorkersCannotStartError, match="^A worker process cannot start: this process is daemonic"):
+        iter(auto_loader(datasets.Pids(), 4, on_unsafe="raise"))
 
 
 def test_on_unsafe_takes_two_words() -> None:

@@ -404,3 +404,12 @@ def test_multiprocessing_context_of_the_user_counts_by_its_method() -> None:
     assert plan.choices["num_workers"].rule == "num_workers.needed"
     assert plan.choices["backend"].rule == "backend.main-missing"
     assert plan_for({"fixed.multiprocessing_context": Context(), **SPAWN}).value("backend") == "process"
+
+
+def test_method_of_somebody_elses_making_counts_as_none() -> None:
+    """
+    Workers of joblib set "loky" for themselves, which torch would refuse.
+    """
+    facts, _, request = situation({"start_methods.in_force": "loky"})
+    candidates = [(each.value, each.rule) for each in start_candidates(facts, request)]
+    assert candidates == [("fork", "multiprocessing_context.process-default")]

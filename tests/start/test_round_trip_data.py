@@ -179,3 +179,14 @@ def test_looking_leaves_no_trace_in_this_process() -> None:
     assert find(Holder(small=small, large=large, array=np.zeros(3))) is None
     assert state() == before
     assert [small.is_shared(), large.is_shared()] == [False, False]
+
+
+@NEEDS_NUMPY
+def test_dataset_that_looks_at_its_large_array_when_it_is_loaded_gets_the_contents() -> None:
+    """
+    What fails with a stand-in is tried once more as it is.
+    """
+    import numpy as np
+
+    table = np.full(3 << 20, 7, dtype=np.uint8)
+    assert find(parts.ChecksContents(table)) is None

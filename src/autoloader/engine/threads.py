@@ -26,10 +26,12 @@ POLL_SECONDS = 1.0
 How long a wait lasts before it looks around: Python on Windows notices Ctrl-C between two waits only.
 """
 
+EXIT_SECONDS = 1.0
+"""
+What threads that are still drawing get when Python ends: who pressed Ctrl-C does not want to wait for a sample.
+"""
 
 _DRAWS = "the dataset draws from the global random number generators, which threads share"
-
-
 _AUTOCAST = ("cpu", "cuda", "xpu")
 
 
@@ -40,12 +42,6 @@ class _Outcome(NamedTuple):
 
     item: Any = None
     error: BaseException | None = None
-
-
-EXIT_SECONDS = 1.0
-"""
-What threads that are still drawing get when Python ends: who pressed Ctrl-C does not want to wait for a sample.
-"""
 
 
 class _Shared:

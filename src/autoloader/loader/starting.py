@@ -211,17 +211,17 @@ def report(
         MissingMainGuardError: The user asked for workers, and torch's own start would fail here, too.
         WorkersCannotStartError: The user asked for an error wherever no worker can start.
     """
-    workers = plan.choices["num_workers"]
-    asked = workers.rule in {"num_workers.fixed", "num_workers.needed"}
+    workers, asked = plan.value("num_workers"), plan.has_users_workers
+    error = f"{f'num_workers={workers}' if workers else 'A worker process'} cannot start: {found.because}. {found.fix}"
     if found.rule == GUARD and (must_raise or (asked and plan.choices["multiprocessing_context"].rule != FORK_UNSAFE)):
-        raise MissingMainGuardError(f"num_workers={workers.value} cannot start: {found.because}. {found.fix}")
+        raise MissingMainGuardError(error)
     if must_raise:
-        raise WorkersCannotStartError(f"num_workers={workers.value} cannot start: {found.because}. {found.fix}")
+        raise WorkersCannotStartError(error)
     rule = f"backend.{found.rule}"
     if not asked and found.rule in _NOTHING_TO_FIX:
         logger.info("%s: batches load in the training process, because %s", rule, found.because)
         return
-    what = f"num_workers={workers.value} starts no process" if workers.value else "no worker process starts"
+    what = f"num_workers={workers} starts no process" if workers else "no worker process starts"
     where = "in the training process, where worker_init_fn is not called" if has_init else "in the training process"
     evidence = {"rule": rule, "what": what, "because": found.because, "where": where, "fix": found.fix}
     text = describe("process.workers-not-started", **evidence)
@@ -235,8 +235,7 @@ def report_method(plan: Plan, facts: HostFacts, *, stacklevel: int) -> None:
     """
     context, hazard = plan.choices["multiprocessing_context"], find_hazard(facts)
     if context.rule == FORK_UNSAFE:
-        because = context.because.removeprefix("fork is not safe: ")
-        rule, text = FORK_UNSAFE, describe("process.not-forked", method=context.value, because=because)
+        rule, text = FORK_UNSAFE, describe("process.not-forked", method=context.value, because=context.because)
     elif is_users(context) and method_name(context.value) == "fork" and hazard is not None and hazard.is_certain:
         rule, text = "backend.fork-unsafe", describe("process.fork-unsafe", because=hazard.because)
     else:
