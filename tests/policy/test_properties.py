@@ -408,8 +408,8 @@ def test_backend_is_processes_only_where_workers_may_start(
         assert traits.style == "map"
         assert not may_start(facts, workers or 1, method)
     assert (find_obstacle(facts, workers) is None) is may_start(facts, workers, "fork")
-    assert plan.is_kept_from_workers is (backend != "process" and is_chosen(plan))
-    if plan.is_kept_from_workers:
+    assert plan.has_users_workers is not is_chosen(plan)
+    if backend != "process" and is_chosen(plan):
         assert plan.as_kwargs()["num_workers"] == 0
     said = [note.finding for note in plan.notes if note.finding.startswith("process.")]
     rule = plan.choices["backend"].rule
