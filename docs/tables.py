@@ -27,8 +27,14 @@ def findings_page() -> str:
         "# Findings and errors\n\nOne catalogue serves the notes of a plan and the texts of errors. "
         "Search here for an id, or for words of a message.\n"
     )
-    sections = (f"## `{each.id}`\n\n{each.title}.\n\n> {each.text}\n\n{each.fix}\n" for each in CATALOGUE.values())
+    sections = (
+        f"## `{each.id}`\n\n{each.title}.\n\n{_quoted(each.text)}\n\n{each.fix}\n" for each in CATALOGUE.values()
+    )
     return "\n".join([intro, *sections])
+
+
+def _quoted(text: str) -> str:
+    return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from autoloader.errors import (
     PlanFileError,
     TargetError,
     TorchMissingError,
+    WorkerDiedError,
 )
 
 CLASSES = [getattr(errors, name) for name in errors.__all__]
@@ -39,6 +40,7 @@ def test_error_class_says_what_it_is_for(error: type[Exception]) -> None:
         pytest.param(PlanFileError, 3, ValueError, id="plan-file"),
         pytest.param(DemoMissingError, 3, ImportError, id="demo-missing"),
         pytest.param(LoaderClosedError, 3, RuntimeError, id="loader-closed"),
+        pytest.param(WorkerDiedError, 3, RuntimeError, id="worker-died"),
         pytest.param(TorchMissingError, 4, ImportError, id="torch-missing"),
     ],
 )

@@ -107,6 +107,10 @@ def test_finding_stands_under_its_area(finding_id: str) -> None:
         "dataset",
         "process",
         "storage",
+        "worker",
+        "sampler",
+        "state",
+        "resume",
     }
     assert words.replace("-", "").isalpha()
     assert words.islower()

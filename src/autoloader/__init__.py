@@ -8,6 +8,7 @@ from .errors import AutoloaderError, AutoloaderWarning
 from .start import affinity as _affinity  # noqa: F401 (looks at the CPU mask before torch is loaded)
 
 if TYPE_CHECKING:
+    from .engine.sample_rng import sample_rng as sample_rng
     from .loader import AutoLoader as AutoLoader
     from .loader import auto_loader as auto_loader
     from .loader import plan_loader as plan_loader
@@ -22,9 +23,19 @@ _HOMES = {
     "plan_loader": "loader",
     "Plan": "plan",
     "probe_host": "probe",
+    "sample_rng": "engine.sample_rng",
 }
 
-__all__ = ["AutoLoader", "AutoloaderError", "AutoloaderWarning", "Plan", "auto_loader", "plan_loader", "probe_host"]
+__all__ = [
+    "AutoLoader",
+    "AutoloaderError",
+    "AutoloaderWarning",
+    "Plan",
+    "auto_loader",
+    "plan_loader",
+    "probe_host",
+    "sample_rng",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,12 +8,14 @@ __all__ = [
     "ArgumentError",
     "AutoloaderError",
     "AutoloaderWarning",
+    "CannotSendError",
     "DemoMissingError",
     "LoaderClosedError",
     "MissingMainGuardError",
     "PlanFileError",
     "TargetError",
     "TorchMissingError",
+    "WorkerDiedError",
     "WorkersCannotStartError",
 ]
 
@@ -79,6 +81,22 @@ class MissingMainGuardError(AutoloaderError, RuntimeError):
 class WorkersCannotStartError(AutoloaderError, RuntimeError):
     """
     Say that no worker process can start here, to a caller who wants that to be an error.
+    """
+
+    exit_code = 3
+
+
+class CannotSendError(AutoloaderError, RuntimeError):
+    """
+    Say that a batch cannot travel between a worker and the training process, as it cannot be pickled.
+    """
+
+    exit_code = 3
+
+
+class WorkerDiedError(AutoloaderError, RuntimeError):
+    """
+    Say that a worker process died in the middle of an epoch: how it ended, the limits that matter, and what to do.
     """
 
     exit_code = 3

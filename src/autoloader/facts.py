@@ -126,12 +126,17 @@ class MemoryFacts(NamedTuple):
     """The tightest limit of all control groups above this process; infinite without one."""
     cgroup_headroom_bytes: float | None = None
     """The least that any of these groups still grants, its reclaimable file cache counted as free."""
+    cgroup_usage_bytes: int | None = None
+    """What the group of *cgroup_limit_bytes* holds, its reclaimable file cache left out; ``None`` without a limit."""
     headroom_bytes: float | None = None
     """The smaller of *available_bytes* and *cgroup_headroom_bytes*."""
     bound_by: str | None = None
     """The field that *headroom_bytes* was taken from."""
     swap_total_bytes: int | None = None
     """Swap space of the host."""
+    oom_kills: int | None = None
+    """Processes that the kernel's out-of-memory killer ended so far in the control group that this process's memory
+    counts in, or on the whole host where no group tells."""
     sources: Mapping[str, str] = {}
     """Where each known field was read."""
 

@@ -2,8 +2,6 @@
 What comes back with a batch.
 """
 
-import os
-
 import pytest
 from torch.utils.data._utils.pin_memory import pin_memory
 
@@ -11,24 +9,30 @@ from autoloader.engine.delivery import Collate, Delivery
 from autoloader.engine.issue import Arrival
 
 
-def test_delivery_says_position_process_and_durations() -> None:
+def test_delivery_says_its_position() -> None:
     """
-    The batch is the collate function's, and the note is complete.
+    The batch is the collate function's.
     """
     arrival = Arrival()
     arrival.position = 7
-    delivery = Collate(sorted, arrival)([3, 1, 2])
-    assert (delivery.batch, delivery.position, delivery.pid) == ([1, 2, 3], 7, os.getpid())
-    assert delivery.fetch_seconds > 0
-    assert delivery.collate_seconds > 0
+    assert Collate(sorted, arrival)([3, 1, 2]) == Delivery([1, 2, 3], 7)
 
 
-def test_delivery_without_a_position_has_no_fetch_time() -> None:
+def test_delivery_of_iterable_style_data_has_no_position() -> None:
     """
     Requests for iterable-style data carry nothing.
     """
-    delivery = Collate(list, Arrival())((1, 2))
-    assert (delivery.batch, delivery.position, delivery.fetch_seconds) == ([1, 2], None, None)
+    assert Collate(list, Arrival())((1, 2)) == Delivery([1, 2], None)
+
+
+def test_delivery_is_the_error_that_came_with_the_indices() -> None:
+    """
+    What failed when the batch began is raised where torch expects a batch's errors.
+    """
+    arrival = Arrival()
+    arrival.failure = KeyError("set_epoch")
+    with pytest.raises(KeyError, match="set_epoch"):
+        Collate(list, arrival)([1])
 
 
 @pytest.mark.parametrize("batch", ["text", {"label": "cat"}])
@@ -36,6 +40,6 @@ def test_delivery_passes_torchs_pinning(batch: object) -> None:
     """
     Torch's pin thread takes a batch apart and puts it together again: a delivery stays one.
     """
-    delivery = Delivery(batch, 3, 4, 0.5, 0.25)
+    delivery = Delivery(batch, 3)
     pinned = pin_memory(delivery, "cuda")
     assert (type(pinned), pinned) == (Delivery, delivery)

@@ -13,8 +13,11 @@ import pytest
 from torch.utils.data import default_convert
 
 import datasets
+from autoloader.engine import processes
 from autoloader.engine.inner import InnerLoader
+from autoloader.engine.issue import IssuedIndices
 from autoloader.engine.processes import WorkerStartError
+from autoloader.engine.randomness import BaseSeed
 
 
 def make() -> InnerLoader:
@@ -24,7 +27,7 @@ def make() -> InnerLoader:
     settings = {"num_workers": 2, "prefetch_factor": 2}
     return InnerLoader(
         datasets.Numbers(12),
-        sampler=range(12),
+        issued=IssuedIndices(range(12), BaseSeed(None)),
         makes_batches=False,
         collate_fn=default_convert,
         settings=settings,
@@ -61,9 +64,9 @@ def test_queue_that_cannot_be_made_ends_what_was_started(queues: int, monkeypatc
     full = OSError(28, "No space left on device")
     loader = make()
     with monkeypatch.context() as patch:
-        patch.setattr(BaseContext, "Queue", refuse_after(queues, BaseContext.Queue, full))
+        patch.setattr(processes, "WorkerQueue", refuse_after(queues, processes.WorkerQueue, full))
         with pytest.raises(WorkerStartError, match=r"^OSError: \[Errno 28\] No space left on device$"):
-            loader.start_epoch(draws_like_new=False)
+            loader.start_epoch()
     assert multiprocessing.active_children() == []
     loader.close()
 
@@ -74,7 +77,7 @@ def test_event_that_cannot_be_made_is_an_error_of_the_start(monkeypatch: pytest.
     """
     monkeypatch.setattr(BaseContext, "Event", refuse_after(0, BaseContext.Event, PermissionError(13, "not allowed")))
     with pytest.raises(WorkerStartError, match=r"^PermissionError: \[Errno 13\] not allowed$"):
-        make().start_epoch(draws_like_new=False)
+        make().start_epoch()
     assert multiprocessing.active_children() == []
 
 
@@ -85,7 +88,7 @@ def test_second_worker_that_cannot_start_ends_the_first(monkeypatch: pytest.Monk
     refused = BlockingIOError(11, "no more processes")
     monkeypatch.setattr(BaseProcess, "start", refuse_after(1, BaseProcess.start, refused))
     with pytest.raises(WorkerStartError, match=r"^BlockingIOError: \[Errno 11\] no more processes$"):
-        make().start_epoch(draws_like_new=False)
+        make().start_epoch()
     assert multiprocessing.active_children() == []
 
 
@@ -97,7 +100,7 @@ def test_thread_that_cannot_start_ends_both_workers(monkeypatch: pytest.MonkeyPa
     refused = RuntimeError("can't start new thread")
     monkeypatch.setattr(threading.Thread, "start", refuse_after(0, threading.Thread.start, refused))
     with pytest.raises(WorkerStartError, match="^RuntimeError: can't start new thread$"):
-        make().start_epoch(draws_like_new=False)
+        make().start_epoch()
     assert multiprocessing.active_children() == []
 
 
@@ -108,8 +111,9 @@ def test_loader_that_could_not_start_serves_the_next_epoch(monkeypatch: pytest.M
     """
     loader = make()
     with monkeypatch.context() as patch:
-        patch.setattr(BaseContext, "Queue", refuse_after(1, BaseContext.Queue, OSError(24, "Too many open files")))
+        refused = refuse_after(1, processes.WorkerQueue, OSError(24, "Too many open files"))
+        patch.setattr(processes, "WorkerQueue", refused)
         with pytest.raises(WorkerStartError):
-            loader.start_epoch(draws_like_new=False)
-    assert [delivery.batch.tolist()[0] for delivery in loader.start_epoch(draws_like_new=False)] == list(range(12))
+            loader.start_epoch()
+    assert [delivery.batch.tolist()[0] for delivery in loader.start_epoch()] == list(range(12))
     loader.close()

@@ -16,11 +16,21 @@ import numpy as np
 import pytest
 import torch
 
-from autoloader.engine import threads
+from autoloader.engine import randomness, threads
 from autoloader.engine.issue import Arrival, IssuedIndices
+from autoloader.engine.randomness import BaseSeed
 from autoloader.engine.threads import ThreadIterator
 
 PATIENCE_SECONDS = 30
+
+
+def inline(sampler: Any) -> IssuedIndices:
+    """
+    Return the indices of a sampler, for loading in this process.
+    """
+    issued = IssuedIndices(sampler, BaseSeed(None))
+    issued.load_inline(Arrival())
+    return issued
 
 
 class Source:
@@ -29,7 +39,7 @@ class Source:
     """
 
     def __init__(self, count: int, fetch: Callable[[int], Any] = lambda index: index) -> None:
-        self.issued = IssuedIndices(range(count), inline=Arrival())
+        self.issued = inline(range(count))
         self._indices = iter(self.issued)
         self._fetch = fetch
         self.threads: list[str] = []
@@ -246,7 +256,7 @@ def test_sampler_that_draws_random_numbers_does_not_count() -> None:
     Torch's random sampler draws its seed when it is first asked, and that happens before the thread is watched.
     """
     source = Source(8)
-    source.issued = IssuedIndices(torch.utils.data.RandomSampler(range(8)), inline=Arrival())
+    source.issued = inline(torch.utils.data.RandomSampler(range(8)))
     source._indices = iter(source.issued)
     iterator = make(source)
     assert sorted(iterator) == list(range(8))
@@ -355,15 +365,15 @@ def test_states_of_all_generators_are_compared_and_restored() -> None:
     """
     One draw of any of the three is seen, and taken back.
     """
-    states = threads.random_states()
-    assert not threads.have_moved(states)
+    states = randomness.random_states()
+    assert not randomness.have_moved(states)
     for draw in (random.random, lambda: torch.rand(1)):
         first = draw()
-        assert threads.have_moved(states)
-        threads.restore_random_states(states)
-        assert not threads.have_moved(states)
+        assert randomness.have_moved(states)
+        randomness.restore_random_states(states)
+        assert not randomness.have_moved(states)
         assert draw() == first
-        threads.restore_random_states(states)
+        randomness.restore_random_states(states)
 
 
 def test_many_iterators_at_a_time_do_not_mix() -> None:
@@ -408,7 +418,7 @@ def test_error_of_the_sampler_is_not_taken_for_the_threads() -> None:
             return value
 
     source = Source(3)
-    source.issued = IssuedIndices(Raising(), inline=Arrival())
+    source.issued = inline(Raising())
     source._indices = iter(source.issued)
     iterator = make(source)
     assert next(iterator) == 0
@@ -425,11 +435,11 @@ def test_numpys_generator_may_be_another_than_its_first() -> None:
     before = np.random.get_bit_generator()
     np.random.set_bit_generator(np.random.PCG64(3))
     try:
-        states = threads.random_states()
-        assert not threads.have_moved(states)
+        states = randomness.random_states()
+        assert not randomness.have_moved(states)
         first = np.random.rand()
-        assert threads.have_moved(states)
-        threads.restore_random_states(states)
+        assert randomness.have_moved(states)
+        randomness.restore_random_states(states)
         assert np.random.rand() == first
     finally:
         np.random.set_bit_generator(before)

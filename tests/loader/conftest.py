@@ -20,7 +20,7 @@ from autoloader.facts import (
     StartMethodFacts,
     SystemFacts,
 )
-from autoloader.loader import warn
+from autoloader.loader import beginning, deaths, warn
 
 HOST = HostFacts(
     system=SystemFacts(platform="linux", wsl_version=0),
@@ -46,6 +46,7 @@ class Host:
 
     def __init__(self) -> None:
         self.facts = HOST
+        self.environment: dict[str, str] = {}
 
     def change(self, group: str, **values: object) -> None:
         self.facts = self.facts._replace(**{group: getattr(self.facts, group)._replace(**values)})
@@ -60,6 +61,9 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     module = sys.modules[AutoLoader.__module__]
     monkeypatch.setattr(module, "probe_host", lambda path=None: known.facts)
     monkeypatch.setattr(module, "probe_process", lambda: known.facts)
+    monkeypatch.setattr(module, "probe_environment", lambda: known.environment)
+    for user in (beginning, deaths):
+        monkeypatch.setattr(user, "probe_memory", lambda: known.facts)
     monkeypatch.setattr(warn, "_said", set())
     return known
 

@@ -159,7 +159,7 @@ def test_process_forked_while_another_thread_begins_an_epoch_can_iterate() -> No
     loader = auto_loader(datasets.Numbers(8), 4, num_workers=0)
     context = multiprocessing.get_context("fork")
     answers, result = context.Pipe(duplex=False)
-    with loader._lock:
+    with loader._inners.lock:
         child = context.Process(target=lambda: result.send(threaded_epoch(loader)))
         child.start()
     assert answers.poll(60)

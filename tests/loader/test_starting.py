@@ -200,14 +200,15 @@ def test_dataset_that_a_thread_cannot_use_loads_inline(host: Any) -> None:
 
 def test_dataset_that_draws_random_numbers_loads_inline(host: Any) -> None:
     """
-    Draws of a thread would mix with the training loop's: the batches are those of an inline DataLoader instead.
+    Draws of a thread would mix with the training loop's: the batches are those of workers instead.
     """
-    torch.manual_seed(3)
-    plain = [batch[:, 3].tolist() for batch in torch.utils.data.DataLoader(datasets.Draws(12), 4, shuffle=True)]
-    host.change("process", is_daemonic=True)
-    torch.manual_seed(3)
-    loader = auto_loader(datasets.Draws(12), 4, shuffle=True)
-    assert [batch[:, 3].tolist() for batch in loader] == plain
+    drawn = []
+    for is_daemonic in (False, True):
+        host.change("process", is_daemonic=is_daemonic)
+        torch.manual_seed(3)
+        with auto_loader(datasets.Draws(12), 4, shuffle=True) as loader:
+            drawn.append([batch.tolist() for batch in loader])
+    assert drawn[0] == drawn[1]
     assert backend(loader) == ("inline", "backend.not-in-a-thread")
 
 

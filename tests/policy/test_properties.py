@@ -398,15 +398,15 @@ def test_backend_is_processes_only_where_workers_may_start(
     """
     plan = recommend(facts, traits, request_)
     workers, backend = plan.value("num_workers"), plan.value("backend")
-    first = start_candidates(facts, request_)[0].value
-    method = first if first is None or isinstance(first, str) else first.get_start_method()
+    values = [candidate.value for candidate in start_candidates(facts, request_)]
+    methods = [value if value is None or isinstance(value, str) else value.get_start_method() for value in values]
     if workers:
-        assert (backend == "process") is may_start(facts, workers, method)
+        assert (backend == "process") is any(may_start(facts, workers, method) for method in methods)
     else:
         assert backend != "process"
     if backend == "thread":
         assert traits.style == "map"
-        assert not may_start(facts, workers or 1, method)
+        assert not any(may_start(facts, workers or 1, method) for method in methods)
     assert (find_obstacle(facts, workers) is None) is may_start(facts, workers, "fork")
     assert plan.has_users_workers is not is_chosen(plan)
     if backend != "process" and is_chosen(plan):

@@ -18,9 +18,11 @@ SEEN_AT_THE_START_ONLY = {
     "backend.too-large",
     "backend.start-failed",
     "backend.not-in-a-thread",
+    "num_workers.fewer-after-deaths",
+    *(f"{argument}.off" for argument in ALWAYS_DECIDED),
 }
 """
-What no fact tells beforehand: the policy has no row for these, a test of ``autoloader.loader.starting`` has.
+What no fact tells beforehand: the policy has no row for these, a test of the loader's start has.
 """
 
 
@@ -52,10 +54,11 @@ def test_rule_is_reached_by_a_row_of_a_truth_table(rule: str) -> None:
 @pytest.mark.parametrize("rule", sorted(SEEN_AT_THE_START_ONLY))
 def test_rule_that_no_fact_tells_is_named_by_a_test_of_the_start(rule: str) -> None:
     """
-    A rule that only an attempt to start shows stands in the tests of that attempt, and in no row here.
+    A rule that only an attempt to start shows, or a death, stands in the loader's tests, and in no row here.
     """
-    module = ast.parse((HERE.parent / "loader" / "test_starting.py").read_text(encoding="utf-8"))
-    named = {node.value for node in ast.walk(module) if isinstance(node, ast.Constant)}
+    files = (HERE.parent / "loader").glob("test_*.py")
+    nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    named = {node.value for node in nodes if isinstance(node, ast.Constant)}
     assert rule in RULES
     assert rule in named
     assert rule not in REACHED

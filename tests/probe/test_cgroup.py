@@ -397,6 +397,160 @@ def test_memory_of_groups_gives_limit_and_headroom(
     assert ask(cgroup.read_memory_headroom, own, mounts, files) == headroom
 
 
+def usage(host: FakeHost, mounts: Any) -> Any:
+    """
+    Return the use of the group whose limit is the tightest, as the probe asks for it.
+    """
+    limit = cgroup.read_memory_limit(host, mounts)
+    return limit and cgroup.read_memory_usage(limit, host)
+
+
+@pytest.mark.parametrize(
+    ("own", "mounts", "files", "expected"),
+    [
+        pytest.param(
+            "0::/\n",
+            V2,
+            {
+                f"{ROOT}/memory.max": f"{4 * GIB}\n",
+                f"{ROOT}/memory.current": f"{3 * GIB}\n",
+                f"{ROOT}/memory.stat": f"anon {GIB}\nactive_file 1\ninactive_file {GIB}\n",
+            },
+            (2 * GIB, f"{ROOT}/memory.current"),
+            id="v2-without-cache",
+        ),
+        pytest.param(
+            "0::/outer/inner\n",
+            V2,
+            {
+                f"{ROOT}/outer/inner/memory.max": f"{4 * GIB}\n",
+                f"{ROOT}/outer/inner/memory.current": "7\n",
+                f"{ROOT}/outer/memory.max": f"{2 * GIB}\n",
+                f"{ROOT}/outer/memory.current": f"{GIB}\n",
+            },
+            (GIB, f"{ROOT}/outer/memory.current"),
+            id="v2-of-the-tighter-parent",
+        ),
+        pytest.param(
+            "0::/\n",
+            V2,
+            {f"{ROOT}/memory.max": "max\n", f"{ROOT}/memory.high": "2048\n", f"{ROOT}/memory.current": "1024\n"},
+            (1024, f"{ROOT}/memory.current"),
+            id="v2-high",
+        ),
+        pytest.param(
+            "5:memory:/docker/abc\n",
+            V1_MEMORY,
+            {
+                f"{MEMORY}/memory.limit_in_bytes": "9223372036854771712\n",
+                f"{MEMORY}/memory.usage_in_bytes": f"{9 * GIB}\n",
+                f"{MEMORY}/docker/abc/memory.limit_in_bytes": f"{2 * GIB}\n",
+                f"{MEMORY}/docker/abc/memory.usage_in_bytes": f"{GIB}\n",
+                f"{MEMORY}/docker/abc/memory.stat": f"inactive_file 1\ntotal_inactive_file {GIB // 4}\n",
+            },
+            (3 * GIB // 4, f"{MEMORY}/docker/abc/memory.usage_in_bytes"),
+            id="v1-without-cache",
+        ),
+        pytest.param(
+            "0::/\n",
+            V2,
+            {
+                f"{ROOT}/memory.max": "4096\n",
+                f"{ROOT}/memory.current": "1024\n",
+                f"{ROOT}/memory.stat": "inactive_file 2048\n",
+            },
+            (0, f"{ROOT}/memory.current"),
+            id="more-cache-than-use",
+        ),
+        pytest.param(
+            "0::/\n",
+            V2,
+            {f"{ROOT}/memory.max": "max\n", f"{ROOT}/memory.current": "1024\n"},
+            None,
+            id="no-limit",
+        ),
+        pytest.param(
+            "0::/\n", V2, {f"{ROOT}/memory.max": "4096\n", f"{ROOT}/memory.current": "x\n"}, None, id="garbage"
+        ),
+        pytest.param("0::/\n", V2, {f"{ROOT}/memory.max": "4096\n"}, None, id="use-unknown"),
+        pytest.param(None, None, {}, None, id="no-groups"),
+    ],
+)
+def test_memory_in_use_is_that_of_the_tightest_group(
+    own: str | None, mounts: str | None, files: dict[str, str], expected: tuple[int, str] | None
+) -> None:
+    """
+    Use goes with the limit that is shown, and file cache that can be dropped is no use.
+    """
+    assert ask(usage, own, mounts, files) == expected
+
+
+@pytest.mark.parametrize(
+    ("own", "mounts", "files", "expected"),
+    [
+        pytest.param(
+            "0::/\n",
+            V2,
+            {f"{ROOT}/memory.events": "low 0\nhigh 5\nmax 9\noom 2\noom_kill 3\noom_group_kill 1\n"},
+            (3, f"{ROOT}/memory.events"),
+            id="v2",
+        ),
+        pytest.param(
+            "0::/a/b\n",
+            V2,
+            {f"{ROOT}/a/b/memory.events": "oom_kill 0\n", f"{ROOT}/a/memory.events": "oom_kill 7\n"},
+            (0, f"{ROOT}/a/b/memory.events"),
+            id="v2-siblings-kills-are-not-ours",
+        ),
+        pytest.param(
+            "0::/a/b\n",
+            V2,
+            {f"{ROOT}/a/b/cgroup.procs": "1\n", f"{ROOT}/a/memory.events": "oom 1\noom_kill 1\n"},
+            (1, f"{ROOT}/a/memory.events"),
+            id="v2-memory-left-to-the-parent",
+        ),
+        pytest.param("0::/\n", V2, {f"{ROOT}/cgroup.procs": "1\n"}, None, id="v2-root"),
+        pytest.param(
+            "5:memory:/docker/abc\n",
+            V1_MEMORY,
+            {
+                f"{MEMORY}/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 9\n",
+                f"{MEMORY}/docker/abc/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
+            },
+            (1, f"{MEMORY}/docker/abc/memory.oom_control"),
+            id="v1",
+        ),
+        pytest.param(
+            "5:memory:/docker/abc\n",
+            V1_MEMORY,
+            {
+                f"{MEMORY}/memory.oom_control": "oom_kill 9\n",
+                f"{MEMORY}/docker/abc/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\n",
+            },
+            None,
+            id="v1-before-linux-4.13",
+        ),
+        pytest.param(
+            "5:memory:/g\n0::/\n",
+            V1_MEMORY + UNIFIED,
+            {f"{MEMORY}/g/memory.oom_control": "oom_kill 2\n", f"{ROOT}/unified/cgroup.procs": "1\n"},
+            (2, f"{MEMORY}/g/memory.oom_control"),
+            id="hybrid",
+        ),
+        pytest.param("0::/\n", V2, {f"{ROOT}/memory.events": "oom_kill many\n"}, None, id="garbage"),
+        pytest.param("0::/\n", V2, {f"{ROOT}/memory.events": "oom_kill -1\n"}, None, id="negative"),
+        pytest.param(None, None, {}, None, id="no-groups"),
+    ],
+)
+def test_oom_kills_are_those_of_the_group_that_counts_this_process(
+    own: str | None, mounts: str | None, files: dict[str, str], expected: tuple[int, str] | None
+) -> None:
+    """
+    Version 2 counts what lies below, too, and may leave memory to the parent; version 1 counts each group by itself.
+    """
+    assert ask(cgroup.read_oom_kills, own, mounts, files) == expected
+
+
 @pytest.mark.parametrize(
     ("own", "mounts", "files", "expected"),
     [

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autoloader.facts import HostFacts
-from autoloader.probe import probe_host
+from autoloader.probe import probe_host, probe_memory
 from autoloader.probe.host_io import DiskSpace
 from autoloader.records import from_json, to_json
 from support import FakeHost
@@ -55,6 +55,7 @@ KERNEL_LIKE = st.sampled_from(
         "simd_count 99999999999999999999\ndrm_render_minor 128\n",
         "NVRM version: Kernel Module\n",
         "1.5 x\n",
+        "oom_kill -3\noom_kill 99999999999999999999\nmemory.high\n",
         "7f-80 r--p 0 8:1 7 /usr/lib/libgomp.so.1\n7f-80 r--p 0 8:1 7\n /libtorch_cpu.so",
     ]
 )
@@ -75,6 +76,18 @@ def test_garbage_in_every_file_never_raises(data: st.DataObject) -> None:
     assert facts.cpu.usable_cpus is None or facts.cpu.usable_cpus > 0
     assert facts.memory.headroom_bytes is None or facts.memory.headroom_bytes >= 0
     assert facts.process.native_threads is None or facts.process.native_threads >= 0
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_garbage_in_every_file_leaves_memory_a_record(data: st.DataObject) -> None:
+    """
+    What is read after a death is as unharmed by it.
+    """
+    facts = probe_memory(io=GarbageHost(data.draw), platform="linux")
+    assert from_json(HostFacts, to_json(facts)) == facts
+    assert facts.memory.oom_kills is None or facts.memory.oom_kills >= 0
+    assert facts.memory.cgroup_usage_bytes is None or facts.memory.cgroup_usage_bytes >= 0
 
 
 @settings(max_examples=50, deadline=None)

@@ -159,6 +159,40 @@ def _line(name: str, **groups: Any) -> str:
             id="no-memory-limit",
         ),
         pytest.param(
+            "memory",
+            {
+                "memory": MemoryFacts(
+                    total_bytes=2 * GIB, available_bytes=GIB, cgroup_limit_bytes=float("inf"), oom_kills=1
+                )
+            },
+            "1.0 GiB available of 2.0 GiB, no cgroup limit, 1 out-of-memory kill so far",
+            id="one-kill",
+        ),
+        pytest.param(
+            "memory",
+            {
+                "memory": MemoryFacts(
+                    total_bytes=2 * GIB,
+                    available_bytes=GIB,
+                    cgroup_limit_bytes=1.0 * GIB,
+                    cgroup_headroom_bytes=0.5 * GIB,
+                    oom_kills=12,
+                )
+            },
+            "1.0 GiB available of 2.0 GiB, cgroup limit 1.0 GiB with 512.0 MiB left, 12 out-of-memory kills so far",
+            id="many-kills",
+        ),
+        pytest.param(
+            "memory",
+            {
+                "memory": MemoryFacts(
+                    total_bytes=2 * GIB, available_bytes=GIB, cgroup_limit_bytes=float("inf"), oom_kills=0
+                )
+            },
+            "1.0 GiB available of 2.0 GiB, no cgroup limit",
+            id="no-kills",
+        ),
+        pytest.param(
             "shared memory",
             {"shared_memory": SharedMemoryFacts(path="/dev/shm", size_bytes=GIB, free_bytes=GIB, is_writable=False)},
             "1.0 GiB free of 1.0 GiB at /dev/shm, not writable",

@@ -5,26 +5,25 @@ The private plain DataLoader that does the work behind an AutoLoader.
 import logging
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
 
 import torch
-from torch.utils.data import DataLoader
 
+from ..profiling import generators_in
 from .delivery import Collate
 from .issue import IN_WORKER, Arrival, IssuedIndices
+from .news import News
+from .plain import PlainLoader, disarm_half_started, held_weakly
 from .processes import WorkerGroup, WorkerStartError, recording_context
+from .randomness import DrawWatch, HeldGenerators, SeededInline
+from .stacks import StackPipe
+from .stream import CopyState, Stream
 from .threads import ThreadIterator
+from .watch import DeadWorker, Silence, WatchedIterator
 from .worker import WorkerInit
 
 logger = logging.getLogger("autoloader")
-
-
-class _PlainLoader(DataLoader[Any]):
-    def check_worker_number_rationality(self) -> None:
-        """
-        Say nothing: the AutoLoader in front has said it already where the number is the user's.
-        """
 
 
 _inherited: list[Any] = []
@@ -34,20 +33,51 @@ together with it.
 """
 
 
+class Epoch(NamedTuple):
+    """
+    One epoch that begins, or goes on, in an inner loader.
+    """
+
+    number: int = 0
+    """Its number, from which the random numbers come, too."""
+    seeds_batches: bool = False
+    """Whether each batch gets random numbers that do not depend on who loads it."""
+    skip: int = 0
+    """Batches at its begin that were served already, elsewhere."""
+    served: tuple[int, ...] = ()
+    """Positions of others that were."""
+    news: News | None = None
+    """What the dataset has become; ``None`` for what it always was."""
+    draws_like_new: bool = False
+    """Whether kept workers draw from the generators what starting new ones would."""
+
+
+_FIRST_EPOCH = Epoch()
+
+
+class KeptWorkersDiedError(Exception):
+    """
+    Say that workers of the last epoch died before they began another one.
+    """
+
+
 class InnerLoader:
     """
     One plain DataLoader with all that belongs to its life: its indices, its processes, its iterator.
 
     Args:
         dataset: The user's dataset, passed on as it is.
-        sampler: The user's batch sampler, or sampler where no batches are made; ``None`` for iterable-style data.
-        makes_batches: Whether *sampler* yields whole batches.
+        issued: The indices of the epochs that it loads; ``None`` for iterable-style data.
+        makes_batches: Whether they are whole batches.
         collate_fn: The user's collate function.
         settings: The arguments of ``DataLoader`` that say how to load, legal together.
         rest: Its other arguments.
         held: What identifies the state of the dataset that workers got a copy of.
+        version: The news that the dataset has heard already.
         on_inline: Given where batches load in a thread: a method that is called with the reason why they load inline
             after all; its object is held weakly.
+        watch: What is known of the dataset's draws from global generators; ``None`` if it is known not to draw.
+        stream: Where an iterable-style dataset stands that keeps its own state; ``None`` for any other.
         ahead: Batches that such a thread loads before they are asked for.
         cpus: CPUs for the workers, where they would inherit fewer than the user meant.
     """
@@ -58,78 +88,226 @@ class InnerLoader:
         self,
         dataset: Any,
         *,
-        sampler: Iterable[Any] | None,
+        issued: IssuedIndices | None,
         makes_batches: bool,
         collate_fn: Any,
         settings: Mapping[str, Any],
         rest: Mapping[str, Any],
         held: Any = None,
+        version: int = 0,
         on_inline: Callable[[str], None] | None = None,
+        watch: DrawWatch | None = None,
+        stream: Stream | None = None,
         ahead: int = 2,
         cpus: frozenset[int] | None = None,
     ) -> None:
         self.settings = dict(settings)
-        self.held = held
+        self.held, self.version = held, version
         self.wanted: Mapping[str, Any] | None = None
         self.was_exhausted = False
         self.has_failed = False
         self.group = WorkerGroup()
-        self._sampler = sampler
-        self._on_inline, self._ahead = on_inline and _held_weakly(on_inline), ahead
+        self.issued, self.stream = issued, stream
+        self.stacks = StackPipe() if settings.get("num_workers") else None
+        self._watch = watch
+        self._holders = dataset, collate_fn
+        self._held_generators = HeldGenerators({})
+        self._on_inline, self._ahead = on_inline and held_weakly(on_inline), ahead
         self._timeout = settings.get("timeout", 0)
-        is_inline = not settings.get("num_workers")
-        arrival = Arrival() if is_inline else IN_WORKER
-        self.issued = None if sampler is None else IssuedIndices(sampler, inline=arrival if is_inline else None)
-        arguments = {**rest, **settings, "collate_fn": Collate(collate_fn, arrival)}
-        if on_inline is not None:
-            arguments["timeout"] = 0  # torch has none without workers; the thread has
-        if not is_inline:
-            wanted = settings.get("multiprocessing_context")
-            arguments["multiprocessing_context"] = recording_context(wanted, self.group)
-            arguments["worker_init_fn"] = WorkerInit(settings.get("worker_init_fn"), cpus)
-        if self.issued is not None and makes_batches:
-            arguments["batch_sampler"] = self.issued
-        elif self.issued is not None:
-            arguments.update(batch_size=None, sampler=self.issued)
-        self._loader = _PlainLoader(dataset, **arguments)
+        self._loader = self._make_plain(dataset, makes_batches, collate_fn, rest, cpus)
+        self._loader.on_silence = held_weakly(self._tell_of_silence)
+        if stream is not None and stream.workers:
+            self._loader.first_worker, self._loader.ended = stream.turn, list(stream.ended)
+        self.on_silence: Callable[[], Callable[[Silence], None] | None] | None = None
         self._source: Any = None
         InnerLoader.live.add(self)
 
-    def start_epoch(self, *, draws_like_new: bool) -> Any:
-        """
-        Return torch's iterator over a new epoch, which starts workers where none are kept.
+    def _make_plain(
+        self, dataset: Any, makes_batches: bool, collate_fn: Any, rest: Mapping[str, Any], cpus: frozenset[int] | None
+    ) -> PlainLoader:
+        settings, arrival = self.settings, IN_WORKER if self.has_workers else Arrival()
+        collate = Collate(collate_fn, arrival)
+        arguments = {**rest, **settings, "collate_fn": collate}
+        if self._on_inline is not None:
+            arguments["timeout"] = 0  # torch has none without workers; the thread has
+        if self.has_workers:
+            arguments["multiprocessing_context"] = recording_context(
+                settings.get("multiprocessing_context"), self.group
+            )
+            arguments["worker_init_fn"] = WorkerInit(
+                settings.get("worker_init_fn"),
+                cpus,
+                collate_fn=collate_fn,
+                version=self.version,
+                stacks=self.stacks,
+                states=None if self.stream is None else self.stream.first,
+            )
+        if self.issued is not None:
+            self._arrival = None if self.has_workers else arrival
+            arguments["generator"] = self.issued.base.twin
+            arguments.update(
+                {"batch_sampler": self.issued} if makes_batches else {"batch_size": None, "sampler": self.issued}
+            )
+        return PlainLoader(dataset, **arguments)
 
-        Args:
-            draws_like_new: Whether the draws from random number generators are to be those that starting new workers
-                would make, where some are kept: the sampler is asked twice, and a base seed is drawn between.
+    def _tell_of_silence(self, silence: Silence) -> None:
+        """
+        Pass on that the batch that is due does not come, to whoever iterates now.
+        """
+        listener = None if self.on_silence is None else self.on_silence()
+        if listener is not None:
+            listener(silence)
+
+    @property
+    def has_workers(self) -> bool:
+        """
+        Return whether batches load in worker processes.
+        """
+        return bool(self.settings.get("num_workers"))
+
+    @property
+    def keeps_workers(self) -> bool:
+        """
+        Return whether the workers stay when an epoch has ended.
+        """
+        return bool(self.settings.get("persistent_workers"))
+
+    def start_epoch(self, epoch: Epoch = _FIRST_EPOCH) -> Any:
+        """
+        Return an iterator over the deliveries of a new epoch; workers start where none are kept.
+
+        Raises:
+            WorkerStartError: The system does not let a worker start; none is left.
+            KeptWorkersDiedError: A worker died that was kept; nothing was served yet.
+        """
+        is_kept, issued = self._loader._iterator is not None, self.issued
+        if issued is None and is_kept and epoch.draws_like_new:
+            torch.empty((), dtype=torch.int64).random_(generator=self._loader.generator)
+        if issued is not None:
+            self._note_heard(issued)
+            self._held_generators = HeldGenerators(generators_in(*self._holders))
+            issued.begin_epoch(
+                epoch.number,
+                salts=self._held_generators.salts() if epoch.seeds_batches else None,
+                skip=epoch.skip,
+                served=epoch.served,
+                keeps_base=is_kept and not epoch.draws_like_new,
+            )
+            if is_kept and epoch.draws_like_new:
+                iter(issued)
+            if epoch.news is not None and epoch.news.version != self.version:
+                issued.tell(epoch.news, self._most_ahead())
+        return self._open()
+
+    def _most_ahead(self) -> int:
+        """
+        Return how many batches torch asks of the workers at once: the first ones of an epoch reach all of them.
+        """
+        return int(self.settings.get("num_workers", 0) * (self.settings.get("prefetch_factor") or 2))
+
+    def _note_heard(self, issued: IssuedIndices) -> None:
+        """
+        Note that every worker has heard the last news, if the last epoch had a batch for each.
+        """
+        if issued.news is not None and self._most_ahead() - issued.news_left >= self.settings["num_workers"]:
+            self.version = issued.news.version
+
+    def continue_epoch(self) -> Any:
+        """
+        Return an iterator over what another inner loader has left of an epoch.
 
         Raises:
             WorkerStartError: The system does not let a worker start; none is left.
         """
-        is_kept = self._loader._iterator is not None
-        self.was_exhausted, self.has_failed = False, True
-        if is_kept and draws_like_new:
-            if self._sampler is not None:
-                iter(self._sampler)
-            torch.empty((), dtype=torch.int64).random_(generator=self._loader.generator)
+        self._held_generators = HeldGenerators(generators_in(*self._holders))
         if self.issued is not None:
-            self.issued.begin_epoch()
+            self.issued.put_back()
+            self.issued.tell(None, 0)
+            self.issued.base.repeat()
+        return self._open()
+
+    def _open(self) -> Any:
+        self.was_exhausted, self.has_failed = False, True
+        issued = self.issued
+        if self.stream is not None:
+            self.stream.begin()
+        if issued is not None:
+            issued.load_inline(self._arrival)
         self._source = self._start()
-        if self._on_inline is not None and self.issued is not None:
-            self._source = ThreadIterator(
-                self._source, ahead=self._ahead, timeout=self._timeout, issued=self.issued, on_inline=self._on_inline
-            )
+        if issued is not None and not self.has_workers:
+            streams = None if self._watch is None else issued.seed_inline(self._held_generators, self._watch)
+            if issued.begins_early:
+                issued.draw_first()  # as early as with workers, whatever the caller draws next
+            if streams is not None:
+                self._source = SeededInline(self._source, streams)
+            if self._on_inline is not None:
+                self._source = ThreadIterator(
+                    self._source,
+                    ahead=self._ahead,
+                    timeout=self._timeout,
+                    issued=issued,
+                    streams=streams,
+                    on_inline=self._on_inline,
+                )
+        if self.stream is not None and not self.stream.workers and all(self.stream.ended):
+            self._source = iter(())
         self.has_failed = False
         return self._source
+
+    def note_served(self, state: CopyState | None) -> None:
+        """
+        Note where an iterable-style dataset stands after a batch that was served.
+        """
+        if self.stream is None:
+            return
+        if isinstance(self._source, WatchedIterator):
+            self.stream.note(state, self._source.next_worker())
+        else:
+            self.stream.note_inline(is_ended=self._source._dataset_fetcher.ended)
+
+    def note_failed(self, error: BaseException) -> None:
+        """
+        Note that ``next()`` raised an error, and drop the batch that it came in the place of.
+
+        After an interrupt, a time-out or an error in receiving, the batch that was due is not served.
+        """
+        self.has_failed = True
+        issued, source = self.issued, self._source
+        if issued is None:
+            return
+        if isinstance(source, WatchedIterator):
+            position, source.failed_position = source.failed_position, None
+            if position is not None:
+                issued.failed(position)
+        elif not isinstance(error, Exception):
+            issued.put_back()
+        elif not isinstance(source, ThreadIterator) or source.has_failed_item:
+            issued.failed()
+
+    def has_stopped_early(self) -> bool:
+        """
+        Return whether a StopIteration is not the end of the epoch but an error of the dataset's.
+        """
+        if isinstance(self._source, WatchedIterator):
+            return self._source.failed_position is not None
+        return self.issued is not None and bool(self.issued.outstanding)
+
+    def dead_workers(self) -> list[DeadWorker]:
+        """
+        Return the workers that ended although more was asked of them.
+        """
+        source = self._loader._iterator if self._source is None else self._source
+        return source.dead_workers() if isinstance(source, WatchedIterator) else []
 
     def _start(self) -> Any:
         try:
             return iter(self._loader)
         except (OSError, RuntimeError, WorkerStartError) as error:
-            is_inline = not self.settings.get("num_workers")
-            if is_inline or (isinstance(error, RuntimeError) and "new thread" not in str(error)):
+            if self.dead_workers():
+                raise KeptWorkersDiedError from error
+            if not self.has_workers or (isinstance(error, RuntimeError) and "new thread" not in str(error)):
                 raise  # a sampler's or dataset's own
-            _disarm_half_started(error)
+            disarm_half_started(error)
             self.group.end(at_once=True)
             if isinstance(error, WorkerStartError):
                 raise
@@ -172,44 +350,8 @@ class InnerLoader:
             logger.debug("while workers were ended: %s", error)
         finally:
             self.group.end()
-
-
-def _held_weakly(method: Callable[[str], None]) -> Callable[[str], None]:
-    """
-    Return a function that calls a bound method as long as its object is held by somebody else.
-    """
-    reference = weakref.WeakMethod(method)
-
-    def call(argument: str) -> None:
-        held = reference()
-        if held is not None:
-            held(argument)
-
-    return call
-
-
-def _disarm_half_started(error: BaseException) -> None:
-    """
-    Keep torch's iterator from its own clean-up, when it failed to start all workers.
-
-    That stumbles over what it had not set yet, or needs a thread where there are no more. Nobody but the traceback
-    knows the iterator.
-    """
-    trace = error.__traceback__
-    while trace is not None:
-        iterator: Any = trace.tb_frame.f_locals.get("self")
-        if type(iterator).__name__ == "_MultiProcessingDataLoaderIter":
-            iterator._shutdown = True
-            if getattr(iterator, "_worker_pids_set", False):
-                signals: Any = torch.utils.data._utils.signal_handling
-                signals._remove_worker_pids(id(iterator))
-                iterator._worker_pids_set = False
-            for each in (*getattr(iterator, "_index_queues", ()), getattr(iterator, "_worker_result_queue", None)):
-                if each is not None:
-                    each.cancel_join_thread()
-                    each.close()
-            return
-        trace = trace.tb_next
+            if self.stacks is not None:
+                self.stacks.close()
 
 
 def _keep_what_was_inherited() -> None:

@@ -2,53 +2,111 @@
 Hands out the user's batches of indices, numbered, and remembers which of them were not served yet.
 """
 
-from collections.abc import Iterable, Iterator
-from time import perf_counter
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
+
+from torch.utils.data import get_worker_info
+
+from ..profiling import generators_in
+from .news import News, hear
+from .randomness import BaseSeed, DrawWatch, HeldGenerators, InlineStreams, Key, seed_global
 
 
 class Arrival:
     """
-    The batch that is being loaded: its position in the epoch, and when its indices arrived.
+    The batch that is being loaded, and what its random numbers come from.
 
     There is one for each loader that loads inline, and one for each worker, which is pickled by its name.
     """
 
-    __slots__ = ("position", "seconds")
+    __slots__ = ("_collate", "_held", "_unheard", "_version", "failure", "key", "position", "samples")
 
     def __init__(self) -> None:
+        self.start(0, None)
+
+    def start(self, version: int, collate: Any) -> None:
+        """
+        Begin the life of a worker, whose copies of dataset and collate function have heard the news of a version.
+        """
         self.position: int | None = None
-        self.seconds = 0.0
+        self.key: Key | None = None
+        self.failure: Exception | None = None
+        self.samples: dict[str, Any] = {}
+        self._held: HeldGenerators | None = None
+        self._version, self._collate = version, collate
+        self._unheard: Exception | None = None
 
     def __reduce__(self) -> str:
         return "IN_WORKER"
+
+    def begin_in_worker(self, position: int, key: Key | None, news: tuple[int, bytes] | None) -> None:
+        """
+        Get this worker ready for a batch: hear what is new, and seed its generators.
+
+        An error is kept for when the batch would be made: raised here, torch's loop would end with it.
+        """
+        self.position, self.key, self.samples = position, key, {}
+        if news is not None and news[0] != self._version:
+            self._hear(*news)
+        self.failure = self._unheard
+        try:
+            if key is not None and key.salts is not None:
+                seed_global(key, position)
+                self._seed_held(key, position)
+        except Exception as error:  # noqa: BLE001 (a generator may be one of the user's classes)
+            self.failure = error
+
+    def _hear(self, version: int, pickled: bytes) -> None:
+        """
+        Hear what is new. Until that works, each batch is an error: it would be one of the old state.
+        """
+        try:
+            hear(pickled, _copy_of_dataset())
+        except Exception as error:  # noqa: BLE001 (the user's set_epoch may raise anything)
+            self._unheard = error
+        else:
+            self._unheard, self._version, self._held = None, version, None
+
+    def _seed_held(self, key: Key, position: int) -> None:
+        if self._held is None:
+            self._held = HeldGenerators(generators_in(_copy_of_dataset(), self._collate))
+        self._held.seed(key, position)
+
+
+def _copy_of_dataset() -> Any:
+    info = get_worker_info()
+    return None if info is None else info.dataset
 
 
 IN_WORKER = Arrival()
 
 
-def arrive(indices: Any, position: int) -> Any:
+def arrive(indices: Any, position: int, key: tuple[Any, ...] | None, news: tuple[int, bytes] | None) -> Any:
     """
-    Note in a worker the batch that begins here, and return its indices as the user's sampler made them.
+    Begin in a worker the batch whose indices these are, and return them as the user's sampler made them.
     """
-    IN_WORKER.position = position
-    IN_WORKER.seconds = perf_counter()
+    IN_WORKER.begin_in_worker(position, None if key is None else Key(*key), news)
     return indices
 
 
 class _Numbered:
     """
-    Indices on their way to a worker. What comes out there is the sampler's own object, and its position is noted.
+    Indices on their way to a worker. What comes out there is the sampler's own object, and the batch has begun.
     """
 
-    __slots__ = ("indices", "position")
+    __slots__ = ("indices", "key", "news", "position")
 
-    def __init__(self, indices: Any, position: int) -> None:
+    def __init__(self, indices: Any, position: int, key: Key | None, news: tuple[int, bytes] | None) -> None:
         self.indices = indices
         self.position = position
+        self.key = key
+        self.news = news
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return arrive, (self.indices, self.position)
+        # A tuple travels lighter than a named one.
+        return arrive, (self.indices, self.position, self.key and tuple(self.key), self.news)
 
 
 class IssuedIndices:
@@ -59,83 +117,163 @@ class IssuedIndices:
     again then; but once a batch was handed out, ``iter()`` goes on with the running iterator, so that another
     DataLoader can continue an epoch.
 
-    ``outstanding`` has the indices of each batch that is issued and that the training loop does not have yet, by
+    ``count`` is the number of batches that were issued, those served elsewhere included. ``outstanding`` has the
+    indices of each batch that is issued and that the training loop does not have yet, by
     position; whoever hands the batch over removes it.
 
     Args:
         sampler: What the user gave or torch made: it yields indices, or lists of them.
-        inline: Where to note a batch that begins, if batches load in this process; for workers the note travels.
+        base: Where the base of an epoch's random numbers is drawn.
     """
 
-    def __init__(self, sampler: Iterable[Any], *, inline: Arrival | None) -> None:
+    def __init__(self, sampler: Iterable[Any], base: BaseSeed) -> None:
         self._sampler = sampler
-        self._inline = inline
-        self.begin_epoch()
+        self._inline: Arrival | None = None
+        self.base = base
+        self.begin_epoch(0)
 
-    def begin_epoch(self) -> None:
+    def begin_epoch(
+        self,
+        epoch: int,
+        *,
+        salts: Mapping[str, int] | None = None,
+        skip: int = 0,
+        served: Iterable[int] = (),
+        keeps_base: bool = False,
+    ) -> None:
         """
         Forget the running iterator: the next ``iter()`` begins an epoch.
+
+        Args:
+            epoch: Its number.
+            salts: A number for each generator that the dataset holds; ``None`` to leave all random numbers alone.
+            skip: Batches at its begin that were served already, elsewhere.
+            served: Positions of others that were.
+            keeps_base: Whether the workers go on with the base that they have.
+        """
+        self._first, self._served = skip, frozenset(served)
+        self._ask_anew()
+        self._epoch, self._salts = epoch, salts
+        self._has_base = keeps_base
+        self.key: Key | None = Key(self.base.value, epoch, salts) if keeps_base else None
+        self.news: News | None = None
+        self.news_left = 0
+
+    def _ask_anew(self) -> None:
+        """
+        Forget the running iterator and what it gave: the next ``iter()`` asks the sampler.
         """
         self._iterator: Iterator[Any] = iter(())
-        self._issued = 0
-        self._again: list[int] = []
+        self._has_begun = False
+        self.count = self._skip = self._first
+        self.again: list[int] = []
         self.outstanding: dict[int, Any] = {}
 
-    def failed(self) -> None:
+    def begin_again(self) -> None:
         """
-        Note that the batch that was due next raised an error, which the training loop has.
+        Begin the epoch once more, of which nothing was served yet, with the base that was drawn for it.
+
+        If its sampler has given something, it is asked anew: it may be the sampler that has raised an error.
         """
-        self.outstanding.pop(min(self.outstanding, default=-1), None)
+        if self._has_begun:
+            self._ask_anew()
+
+    def tell(self, news: News | None, count: int) -> None:
+        """
+        Send news along with the next indices, so many that each worker gets some.
+        """
+        self.news, self.news_left = news, count
+
+    def load_inline(self, arrival: Arrival | None) -> None:
+        """
+        Note each batch that begins in *arrival*, where batches load in this process; for workers the note travels.
+        """
+        self._inline = arrival
+        self.streams: InlineStreams | None = None
+
+    def seed_inline(self, held: HeldGenerators, watch: DrawWatch) -> InlineStreams | None:
+        """
+        Return what seeds each batch that loads inline, once the base is drawn; ``None`` to leave all as it is.
+        """
+        self.streams = None if self.key is None or self._salts is None else InlineStreams(self.key, held, watch)
+        return self.streams
+
+    @property
+    def begins_early(self) -> bool:
+        """
+        Return whether the first indices are to be drawn when the epoch begins, as they would be for workers.
+        """
+        return self._salts is not None or bool(self._skip or self._served)
+
+    def failed(self, position: int | None = None) -> None:
+        """
+        Note that a batch raised an error, which the training loop has; ``None`` for the one that was due next.
+        """
+        self.outstanding.pop(min(self.outstanding, default=-1) if position is None else position, None)
 
     def put_back(self) -> None:
         """
         Hand out once more, and first, what was not served.
         """
-        self._again = sorted(self.outstanding, reverse=True)
+        self.again = sorted(self.outstanding, reverse=True)
 
     def draw_first(self) -> None:
         """
         Ask the running iterator for its first indices now, which is when samplers draw random numbers.
         """
-        if not self._issued:
-            self._next_new()
+        if not self._has_begun:
+            with contextlib.suppress(StopIteration):
+                self.next_position()
             self.put_back()
 
     def __len__(self) -> int:
         return len(self._sampler)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Any]:
-        if not self._issued:
+        if not self._has_begun:
             self._iterator = iter(self._sampler)
-        return _HandingOut(self)
+        if not self._has_base:
+            self.base.draw()
+            self._has_base = True
+            self.key = Key(self.base.value, self._epoch, self._salts)
+        return _HandingOut(self, self._inline)
 
-    def hand_out(self) -> Any:
+    def next_position(self) -> int:
         """
-        Return the next indices, with their number.
+        Return the position of the batch to hand out next, whose indices are outstanding.
 
         Raises:
             StopIteration: There are no more.
         """
-        position = self._again.pop() if self._again else self._next_new()
-        if position is None:
-            raise StopIteration
-        indices = self.outstanding[position]
-        if self._inline is None:
-            return _Numbered(indices, position)
-        self._inline.position = position
-        self._inline.seconds = perf_counter()
-        return indices
+        if self.again:
+            return self.again.pop()
+        self._has_begun = True
+        if self._skip:
+            skipped, self._skip = self._skip, 0
+            next(islice(self._iterator, skipped, skipped), None)
+        while True:
+            indices = next(self._iterator)
+            position = self.count
+            self.count = position + 1
+            if position not in self._served:
+                self.outstanding[position] = indices
+                return position
 
-    def _next_new(self) -> int | None:
+    def number(self, position: int) -> Any:
         """
-        Take the next indices from the running iterator and return their position, None where there are no more.
+        Return the indices of a batch for a worker, with all that is to travel with them.
         """
-        for indices in self._iterator:
-            position = self._issued
-            self._issued += 1
-            self.outstanding[position] = indices
-            return position
-        return None
+        news = self.news.wire if self.news is not None and self.news_left > 0 else None
+        self.news_left -= 1
+        return _Numbered(self.outstanding[position], position, self.key, news)
+
+    def served(self) -> tuple[int, list[int]]:
+        """
+        Return how many batches at the begin of the epoch are served, and the positions of the others that are.
+        """
+        first = min(self.outstanding, default=self.count)
+        others = (position for position in range(first, self.count) if position not in self.outstanding)
+        return first, [*others, *sorted(position for position in self._served if position >= self.count)]
 
 
 class _HandingOut:
@@ -143,11 +281,19 @@ class _HandingOut:
     The iterator over what is left of an epoch. It goes on after an error of the sampler's, as the sampler's own may.
     """
 
-    def __init__(self, issued: IssuedIndices) -> None:
-        self._issued = issued
+    def __init__(self, issued: IssuedIndices, inline: Arrival | None) -> None:
+        self.count = issued
+        self._inline = inline
 
     def __iter__(self) -> "_HandingOut":
         return self
 
     def __next__(self) -> Any:
-        return self._issued.hand_out()
+        issued, inline = self.count, self._inline
+        position = issued.next_position()
+        if inline is None:
+            return issued.number(position)
+        inline.position, inline.key, inline.samples = position, issued.key, {}
+        if issued.streams is not None:
+            issued.streams.begin(position)
+        return issued.outstanding[position]

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..start.interrupts import held
 from ..start.method import prepare
+from .queues import WorkerQueue
 
 CLOSE_SECONDS = 5.0
 """
@@ -151,18 +152,27 @@ if sys.platform != "win32":
 @functools.cache
 def _recording_class(method: str) -> Any:
     """
-    Return the class of contexts for a start method whose processes join a group.
+    Return the class of contexts for a start method whose processes join a group, and whose queues tell what they lose.
     """
     base, member = type(multiprocessing.get_context(method)), MEMBERS[method]
 
     class RecordingContext(base):  # type: ignore[valid-type, misc]
         def __init__(self, group: WorkerGroup) -> None:
             self._group = group
+            self._results: weakref.ref[WorkerQueue] | None = None
 
         def Process(self, *args: Any, **kwargs: Any) -> BaseProcess:  # noqa: N802 (multiprocessing's name)
             process: BaseProcess = member(*args, **kwargs)
             self._group.add(process)
             return process
+
+        def Queue(self, maxsize: int = 0) -> WorkerQueue:  # noqa: N802 (multiprocessing's name)
+            queue = WorkerQueue(maxsize, ctx=self.get_context())
+            if self._results is None:
+                self._results = weakref.ref(queue)  # torch makes the one for the batches first
+            else:
+                queue.results = self._results
+            return queue
 
     return RecordingContext
 

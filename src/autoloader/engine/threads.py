@@ -5,11 +5,8 @@ The thread backend: one thread of the training process that loads batches ahead,
 import atexit
 import contextlib
 import contextvars
-import pickle
 import queue
-import random
 import reprlib
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -20,6 +17,7 @@ import torch
 
 from .issue import IssuedIndices
 from .processes import CLOSE_SECONDS
+from .randomness import InlineStreams, have_moved, random_states, restore_random_states
 
 POLL_SECONDS = 1.0
 """
@@ -78,6 +76,7 @@ class ThreadIterator:
         ahead: Items that are drawn and not yet asked for, at most.
         timeout: Seconds that one ``next()`` may take; 0 for any time.
         issued: The indices that the source draws from, which can be handed out again.
+        streams: What seeds the global generators for each item and gives them back; ``None`` where nothing does.
         on_inline: Called with the reason when drawing goes on inline.
     """
 
@@ -89,19 +88,23 @@ class ThreadIterator:
         timeout: float,
         issued: IssuedIndices,
         on_inline: Callable[[str], None],
+        streams: InlineStreams | None = None,
     ) -> None:
         self._shared = _Shared(source)
+        self._streams = streams
         self._ahead = ahead
         self._timeout = timeout
         self._issued = issued
         self._on_inline = on_inline
         self._draw: Callable[[ThreadIterator], Any] = ThreadIterator._draw_first  # a method of self would be a cycle
         self._thread: threading.Thread | None = None
+        self.has_failed_item = False
 
     def __iter__(self) -> "ThreadIterator":
         return self
 
     def __next__(self) -> Any:
+        self.has_failed_item = False
         return self._draw(self)
 
     def _draw_first(self) -> Any:
@@ -114,7 +117,7 @@ class ThreadIterator:
         try:
             return self._draw_inline()
         finally:
-            if have_moved(before):
+            if self._draws(before):
                 self._go_inline(_DRAWS)
             elif any(map(torch.is_autocast_enabled, _AUTOCAST)):
                 self._go_inline("torch.autocast is on, which holds for the thread that switched it on only")
@@ -134,11 +137,19 @@ class ThreadIterator:
         if self._is_samples(outcome.error):
             restore_random_states(before)
             return self._draw_again_inline(outcome)
-        if have_moved(before):
+        if self._draws(before):
             self._go_inline(_DRAWS)
         else:
+            if self._streams is not None:
+                self._streams.leaves_global_alone = True
             self._shared.allowed.release(self._ahead)
         return self._give(outcome)
+
+    def _draws(self, before: tuple[Any, ...]) -> bool:
+        """
+        Return whether an item drew from the global generators, whose states were *before*.
+        """
+        return have_moved(before) or (self._streams is not None and self._streams.has_seen_draws)
 
     def _draw_ahead(self) -> Any:
         """
@@ -172,12 +183,15 @@ class ThreadIterator:
         try:
             return next(self._shared.source)
         except Exception as error:
+            self.has_failed_item = True
             _note_place(error, self._issued)
             raise
 
     def _go_inline(self, because: str) -> None:
         self._shared.stop()
         self._draw = ThreadIterator._draw_inline
+        if self._streams is not None:
+            self._streams.leaves_global_alone = False
         self._on_inline(because)
 
     def _go_on_inline(self, because: str) -> Any:
@@ -202,6 +216,7 @@ class ThreadIterator:
                 raise RuntimeError("DataLoader thread is gone: this process was forked from the one that started it")
 
     def _give(self, outcome: _Outcome) -> Any:
+        self.has_failed_item = outcome.error is not None
         if isinstance(outcome.error, StopIteration):
             self._draw = ThreadIterator._draw_inline
         elif isinstance(outcome.error, Exception):
@@ -283,36 +298,6 @@ def _draw(shared: _Shared, has_grad: bool, is_inference: bool) -> None:
             del outcome
             if is_end:
                 return
-
-
-def random_states() -> tuple[Any, ...]:
-    """
-    Return the states of the global random number generators: Python's, numpy's if it is loaded, and torch's.
-    """
-    numpy = sys.modules.get("numpy.random")
-    return random.getstate(), None if numpy is None else numpy.get_state(legacy=False), torch.get_rng_state()
-
-
-def restore_random_states(states: tuple[Any, ...]) -> None:
-    """
-    Set the global random number generators back to *states*.
-    """
-    pythons, numpys, torchs = states
-    random.setstate(pythons)
-    if numpys is not None:
-        sys.modules["numpy.random"].set_state(numpys)
-    torch.set_rng_state(torchs)
-
-
-def have_moved(states: tuple[Any, ...]) -> bool:
-    """
-    Return whether anything was drawn from the global random number generators since *states*.
-
-    If numpy's was not loaded then, nobody can have seeded it, and it does not count.
-    """
-    now = random_states()
-    is_numpys_same = states[1] is None or pickle.dumps(now[1]) == pickle.dumps(states[1])
-    return not (now[0] == states[0] and is_numpys_same and torch.equal(now[2], states[2]))
 
 
 def _end_threads() -> None:

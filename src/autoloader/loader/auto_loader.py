@@ -2,39 +2,51 @@
 AutoLoader, the DataLoader that chooses its own settings.
 """
 
+import copy
 import logging
-import os
-import threading
-import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from torch.utils.data import DataLoader, IterableDataset
 
-from ..engine.inner import InnerLoader
-from ..engine.processes import WorkerStartError
 from ..facts import HostFacts
 from ..plan import LoaderRequest, Plan
 from ..policy import Obstacle, with_own_persistence
-from ..probe import probe_host, probe_process
-from ..profiling import Fingerprint, find_open_handle, inspect_dataset
+from ..probe import probe_environment, probe_host, probe_process
+from ..processes import read_process
+from ..profiling import find_open_handle, inspect_dataset
+from ..profiling.inspect import length_of
 from ..start import main_guard
-from .iterator import LoaderIterator
-from .planning import batches_per_epoch, check_counts, check_dataset, check_word, make_plan
+from .beginning import begin_epoch
+from .course import Course, warn_of_fast_forward
+from .epochs import samplers_of
+from .frameworks import is_called_by_lightning
+from .inners import Inners, Parts
+from .planning import (
+    WORDS,
+    batches_per_epoch,
+    check_counts,
+    check_dataset,
+    check_epoch,
+    check_word,
+    is_switched_off,
+    make_plan,
+    switched_off_plan,
+)
+from .ranks import distributed_sampler, not_sharded
 from .starting import (
     Started,
-    cpus_for_workers,
     is_users,
     refuse_in_starting_worker,
     report,
     report_method,
     settle,
-    start_failed,
-    with_fallback,
     with_inline,
-    without_workers,
 )
+from .statistics import LoaderStats
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -43,15 +55,10 @@ B_co = TypeVar("B_co", covariant=True)
 
 logger = logging.getLogger("autoloader")
 
-_DECIDED = (
-    "num_workers",
-    "prefetch_factor",
-    "persistent_workers",
-    "pin_memory",
-    "multiprocessing_context",
-    "timeout",
-    "in_order",
-)
+_DECIDED = {
+    *("num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "multiprocessing_context"),
+    *("timeout", "in_order"),
+}
 
 
 class AutoLoader(DataLoader[B_co]):
@@ -83,9 +90,14 @@ class AutoLoader(DataLoader[B_co]):
         pin_memory_device: As in torch.
         in_order: As in torch.
         epochs: How often you expect to go through the dataset; ``None`` means many times.
+        seed: What all random numbers come from, the order of ``shuffle=True`` included, in every epoch another;
+            ``None`` for torch's global generator, or *generator*.
+        distributed: Whether each rank of a process group loads its share, by torch's DistributedSampler.
         plan: A :class:`Plan`, or the path of a file that :meth:`Plan.save` wrote, to use instead of choosing.
         on_unsafe: What to do where no worker process may start: ``"fallback"`` loads in the training process and says
             so once, ``"raise"`` raises WorkersCannotStartError when the loader is iterated.
+        on_worker_death: What to do when a worker process dies: ``"raise"`` raises WorkerDiedError, ``"restart"`` starts
+            new workers, which go on with what was not served; with half as many where memory was short.
 
     Raises:
         ArgumentError: A count makes no sense. It is a ValueError, too.
@@ -94,8 +106,7 @@ class AutoLoader(DataLoader[B_co]):
     """
 
     plan: Plan
-    _live: ClassVar[weakref.WeakSet["AutoLoader[Any]"]] = weakref.WeakSet()
-    _facts: HostFacts | None
+    _facts: HostFacts
 
     def __init__(
         self,
@@ -118,8 +129,11 @@ class AutoLoader(DataLoader[B_co]):
         pin_memory_device: str = "",
         in_order: bool = True,
         epochs: int | None = None,
+        seed: int | None = None,
         plan: Plan | str | Path | None = None,
+        distributed: bool = False,
         on_unsafe: str = "fallback",
+        on_worker_death: str = "raise",
     ) -> None:
         optional = {
             "num_workers": num_workers,
@@ -132,17 +146,29 @@ class AutoLoader(DataLoader[B_co]):
         }
         fixed = {name: value for name, value in optional.items() if value is not None}
         check_dataset(dataset)
-        check_counts({**fixed, "epochs": epochs})
+        self.epochs, self.seed = epochs, seed
+        self.on_unsafe, self.on_worker_death = on_unsafe, on_worker_death
+        check_counts(fixed)
         request = LoaderRequest(fixed=fixed, batch_size=batch_size, epochs=epochs)
-        check_word("on_unsafe", on_unsafe, ("fallback", "raise"))
         self._is_copy = main_guard.is_starting_worker()  # which imports the script again: it neither looks nor speaks
-        batches = None if self._is_copy else batches_per_epoch(dataset, batch_size, sampler, batch_sampler, drop_last)
-        traits = inspect_dataset(dataset, batches_per_epoch=batches, has_own_collate=collate_fn is not None)
-        place = None if traits.is_remote else traits.path
-        self._facts = HostFacts() if self._is_copy else probe_host(path=place)
-        self.plan = make_plan(request, self._facts, traits, given=plan)
-        self.on_unsafe = on_unsafe
-        self.epochs = epochs
+        environment = probe_environment()
+        self._is_off = is_switched_off(environment)
+        shares = None
+        if distributed and not self._is_copy:
+            users = batch_sampler if sampler is None else sampler
+            shares = distributed_sampler(dataset, users, shuffle=shuffle, seed=seed, environment=environment)
+            sampler, shuffle = shares, shuffle if shares is None else None
+        self._facts = HostFacts()
+        if self._is_off:
+            self.plan = switched_off_plan(request)
+        else:
+            size = (batch_size, sampler, batch_sampler, drop_last)
+            batches = None if self._is_copy else batches_per_epoch(dataset, *size)
+            traits = inspect_dataset(dataset, batches_per_epoch=batches, has_own_collate=collate_fn is not None)
+            if not self._is_copy:
+                self._facts = probe_host(path=None if traits.is_remote else traits.path)
+            self.plan = make_plan(request, self._facts, traits, given=plan)
+        self._course = Course(advances_ranks=shares is not None)
         self._reset_live_state()
         extra: dict[str, Any] = {"pin_memory_device": pin_memory_device} if pin_memory_device else {}
         super().__init__(
@@ -158,35 +184,38 @@ class AutoLoader(DataLoader[B_co]):
             **extra,
             **self.plan.as_kwargs(),
         )
+        notes = not_sharded(samplers_of(self.sampler, self.batch_sampler))
+        self.plan = replace(self.plan, notes=(*self.plan.notes, *notes)) if notes else self.plan
+        self._makes_order = sampler is None and batch_sampler is None and generator is None
         self._is_constructed = True
         if not self._is_copy:
             logger.info("plan: %s", ", ".join(f"{name}={choice.value}" for name, choice in self.plan.choices.items()))
 
     def _reset_live_state(self) -> None:
-        AutoLoader._live.add(self)
-        self._lock = threading.RLock()
-        self._kept: InnerLoader | None = None
-        self._iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
+        self._inners = Inners()
+        self._torchs_iterator: Any = None
 
     def check_worker_number_rationality(self) -> None:
         """
         Leave torch's warning about many workers to numbers that the user set.
         """
-        if self.plan.choices["num_workers"].rule == "num_workers.fixed":
+        if is_users(self.plan.choices["num_workers"]):
             super().check_worker_number_rationality()
 
     def __setattr__(self, name: str, value: Any) -> None:
         check_counts({name: value})
+        if name in WORDS:
+            check_word(name, value, WORDS[name])
         super().__setattr__(name, value)
         if name in _DECIDED and self.__dict__.get("_is_constructed"):
             self.plan = self.plan.with_fixed({name: value})
 
     @property
-    def _iterator(self) -> None:
+    def _iterator(self) -> Any:
         """
         Be where torch keeps its persistent workers, and where frameworks look for them: ours are elsewhere.
         """
-        return None
+        return self._torchs_iterator
 
     @_iterator.setter
     def _iterator(self, value: Any) -> None:
@@ -195,22 +224,24 @@ class AutoLoader(DataLoader[B_co]):
         """
         if value is None and self.__dict__.get("_is_constructed"):
             self.close()
+        self._torchs_iterator = value if self._is_off else None
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        if self._is_off:
+            self._course.epochs.begin(self.dataset, samplers_of(self.sampler, self.batch_sampler))
+            return super().__iter__()
         refuse_in_starting_worker()
-        is_users_persistence = is_users(self.plan.choices["persistent_workers"])
-        with self._lock:
-            inner = self._take_kept(after_break=is_users_persistence)
-            if inner is None:
-                inner = self._new_inner(self._settle())
-            try:
-                iterator = LoaderIterator(inner, draws_like_new=not is_users_persistence)
-            except WorkerStartError as error:
-                self._kept = None
-                found = start_failed(error)
-                self._fall_back(with_fallback(self.plan, found, self._style), found, stacklevel=2)
-                iterator = LoaderIterator(self._new_inner(self._settings()), draws_like_new=False)
-            self._iterators.add(iterator)
+        begun = perf_counter()
+        with self._inners.lock:
+            keeps = is_users(self.plan.choices["persistent_workers"])
+            kept = self._inners.take_kept(self._parts(), self.plan, after_break=keeps)
+            course = self._course
+            if kept is not None and kept.issued is None and (course.epochs.has_news or course.has_resumed):
+                self._inners.drop_kept()  # only indices bring news to workers
+                kept = None
+            settings = self._settle() if kept is None else None
+            iterator = begin_epoch(self, kept, settings, begun)
+            self._inners.add(iterator)
         return iterator
 
     @property
@@ -226,7 +257,7 @@ class AutoLoader(DataLoader[B_co]):
         plan = with_own_persistence(self.plan)
         if self._is_copy or (not plan.value("num_workers") and plan.choices["backend"].rule == "backend.no-workers"):
             return Started(plan, None)
-        now, facts = probe_process(), self._facts or probe_host()
+        now, facts = probe_process(), probe_host() if self._facts == HostFacts() else self._facts
         facts = facts._replace(start_methods=now.start_methods, job=now.job, process=now.process)
         self._facts = facts
         parts = {"dataset": self.dataset, "collate_fn": self.collate_fn, "worker_init_fn": self.worker_init_fn}
@@ -240,9 +271,9 @@ class AutoLoader(DataLoader[B_co]):
         if found is not None:
             self._fall_back(plan, found, stacklevel=3)
         self.plan = plan
-        if plan.value("backend") == "process" and self._facts is not None:
+        if plan.value("backend") == "process":
             report_method(plan, self._facts, stacklevel=3)
-        return self._settings()
+        return self._parts().settings(plan, self.timeout)
 
     def _fall_back(self, plan: Plan, found: Obstacle, *, stacklevel: int) -> None:
         """
@@ -253,80 +284,10 @@ class AutoLoader(DataLoader[B_co]):
             found,
             must_raise=self.on_unsafe == "raise",
             has_init=self.worker_init_fn is not None,
-            local_rank=None if self._facts is None else self._facts.job.local_rank,
+            local_rank=self._facts.job.local_rank,
             stacklevel=stacklevel + 1,
         )
         self.plan = plan
-
-    def _take_kept(self, *, after_break: bool) -> InnerLoader | None:
-        """
-        Return the workers kept from the last epoch if they are free and still as wanted.
-        """
-        kept = self._kept
-        if kept is None or self._kept_is_busy():
-            return None
-        is_wanted = kept.wanted == self._wanted() and kept.may_serve_again(after_break=after_break)
-        if is_wanted and not self._fingerprint().differs_from(kept.held):
-            return kept
-        if is_wanted:
-            logger.info("persistent_workers.dataset-changed: new workers, for what was changed since the last epoch")
-        self._drop_kept()
-        return None
-
-    def _fingerprint(self) -> Fingerprint:
-        return Fingerprint(self.dataset, self.collate_fn, self.worker_init_fn)
-
-    def _kept_is_busy(self) -> bool:
-        kept = self._kept
-        if kept is None or kept.group.is_inherited:
-            return False
-        return any(each.is_running and each.uses(kept) for each in self._iterators)
-
-    def _drop_kept(self) -> None:
-        """
-        End the workers that are kept; those of a running iterator are left to it, and a parent's to the parent.
-        """
-        is_busy, kept, self._kept = self._kept_is_busy(), self._kept, None
-        if kept is not None and not is_busy:
-            kept.close()
-
-    def _wanted(self) -> dict[str, Any]:
-        """
-        Return the arguments that say how batches load, from the plan and from what was set since.
-        """
-        settings = self.plan.as_kwargs()
-        settings.update(worker_init_fn=self.worker_init_fn, generator=self.generator)
-        if settings.get("num_workers"):
-            settings["persistent_workers"] = self.plan.value("persistent_workers")
-        if not is_users(self.plan.choices["multiprocessing_context"]):
-            settings.pop("multiprocessing_context", None)
-        return settings
-
-    def _settings(self) -> dict[str, Any]:
-        """
-        Return these arguments as they are legal together in this moment.
-        """
-        settings, backend = self._wanted(), self.plan.value("backend")
-        if settings["num_workers"] and backend == "process":
-            settings["multiprocessing_context"] = self.plan.value("multiprocessing_context")
-        elif backend == "thread":
-            settings = {**without_workers(settings), "timeout": self.timeout}
-        elif settings["num_workers"]:
-            settings = without_workers(settings)
-        return settings
-
-    def _new_inner(self, settings: dict[str, Any]) -> InnerLoader:
-        """
-        Return a new inner loader; if its workers are to be kept and no kept ones are in use, it is the one to keep.
-        """
-        keeps = bool(settings.get("persistent_workers")) and self._kept is None
-        if not keeps and settings.get("persistent_workers"):
-            settings = {**settings, "persistent_workers": False}
-        inner = self._make_inner(settings, self._fingerprint() if keeps else None)
-        if keeps:
-            inner.wanted = self._wanted()
-            self._kept = inner
-        return inner
 
     def _note_inline(self, because: str) -> None:
         """
@@ -335,39 +296,85 @@ class AutoLoader(DataLoader[B_co]):
         logger.info("backend.not-in-a-thread: batches load inline, because %s", because)
         self.plan = with_inline(self.plan, because)
 
-    def _make_inner(self, settings: dict[str, Any], held: Fingerprint | None) -> InnerLoader:
-        is_iterable = isinstance(self.dataset, IterableDataset)
-        makes_batches = self.batch_sampler is not None
+    def _parts(self) -> Parts:
         rest: dict[str, Any] = {"pin_memory_device": self.pin_memory_device} if self.pin_memory_device else {}
-        if is_iterable:
+        if isinstance(self.dataset, IterableDataset):
             rest.update(batch_size=self.batch_size, drop_last=self.drop_last)
-        sampler = self.batch_sampler if makes_batches else self.sampler
-        return InnerLoader(
-            self.dataset,
-            sampler=None if is_iterable else sampler,
-            makes_batches=makes_batches,
+        return Parts(
+            dataset=self.dataset,
+            sampler=self.sampler if self.batch_sampler is None else self.batch_sampler,
+            makes_batches=self.batch_sampler is not None,
             collate_fn=self.collate_fn,
-            settings=settings,
+            worker_init_fn=self.worker_init_fn,
+            generator=self.generator if self.seed is None else self._course.seeded,
             rest=rest,
-            held=held,
-            on_inline=self._note_inline if self.plan.value("backend") == "thread" else None,
-            ahead=self.prefetch_factor or 2,
-            cpus=cpus_for_workers(self._facts),
         )
+
+    def set_epoch(self, epoch: int) -> None:
+        """
+        Tell the number of the next epoch to all that want to know it.
+
+        These are the sampler, the batch sampler, the dataset and those within it, where they have a ``set_epoch`` of
+        their own, and the copies in workers that are kept. It takes effect when the loader is iterated next: batches in
+        flight stay as they are.
+
+        Raises:
+            ArgumentError: *epoch* is not a whole number of 0 or more.
+        """
+        self._course.epochs.set(check_epoch(epoch))
+
+    def broadcast(self, **state: Any) -> None:
+        """
+        Set attributes of the dataset, or of those that it wraps, in this process and in all workers.
+
+        It takes effect when the loader is iterated next, and workers that are kept stay. (A plain assignment works,
+        too, but starts new workers.) Values have to be picklable where workers are.
+
+        Raises:
+            ArgumentError: No dataset has an attribute of this name.
+        """
+        self._course.epochs.broadcast(self.dataset, state)
+
+    def state_dict(self) -> dict[str, Any]:
+        """
+        Return where the training stands in this loader, for a checkpoint: numbers, lists and tensors.
+        """
+        return self._course.state(self.dataset, samplers_of(self.sampler, self.batch_sampler), length_of(self))
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """
+        Let the next iteration continue where :meth:`state_dict` was called, in this process or another one.
+
+        Raises:
+            ArgumentError: It is no state of a loader with as many batches.
+        """
+        samplers, rank = samplers_of(self.sampler, self.batch_sampler), self._facts.job.local_rank
+        self._course.load(state, samplers, skips_empty=is_called_by_lightning(), batches=length_of(self))
+        if not isinstance(self.dataset, IterableDataset):
+            warn_of_fast_forward(state["served"], samplers, local_rank=rank, stacklevel=2)
+
+    def stats(self, *, processes: bool = False) -> LoaderStats:
+        """
+        Return how long the training waited for batches, by epoch and in total.
+
+        Args:
+            processes: Whether to look also at what each worker uses: memory and open files, in some milliseconds.
+        """
+        in_flight, pids = self._inners.in_flight()
+        uses = (read_process(pid) for pid in pids) if processes else ()
+        return self._course.recorder.stats(in_flight, tuple(use for use in uses if use is not None))
 
     def close(self) -> None:
         """
         End every worker of this loader, within one deadline of 5 seconds for all of them.
 
-        It may be called again. Iterators that were not exhausted raise LoaderClosedError afterwards; iterating over
-        the loader again starts new workers.
+        Iterators that were not exhausted raise LoaderClosedError afterwards; iterating again starts new workers.
         """
-        with self._lock:
-            iterators = list(self._iterators)
-            self._iterators.clear()
-            for iterator in iterators:
-                iterator.close()
-            self._drop_kept()
+        with self._inners.lock:
+            self._inners.close()
+            if self._torchs_iterator is not None:
+                self._torchs_iterator._shutdown_workers()
+                self._torchs_iterator = None
 
     def __enter__(self) -> "Self":
         return self
@@ -376,22 +383,11 @@ class AutoLoader(DataLoader[B_co]):
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        live = {"_kept", "_iterators", "_lock", "_facts"}
+        live = {"_inners", "_torchs_iterator", "_facts"}
         return {name: value for name, value in self.__dict__.items() if name not in live}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._facts = None
+        self._course = copy.deepcopy(self._course)
+        self._facts = HostFacts()
         self._reset_live_state()
-
-
-def _renew_in_forked_process() -> None:
-    """
-    In a process that was just forked: give each loader a lock that nobody holds, and workers of its own.
-    """
-    for loader in list(AutoLoader._live):
-        loader._reset_live_state()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_in_forked_process)

@@ -2,11 +2,21 @@
 One pass over a loader.
 """
 
+import weakref
+from collections.abc import Callable
+from operator import length_hint
+from time import perf_counter
 from typing import Any
 
 from ..engine.inner import InnerLoader
-from ..errors import LoaderClosedError
+from ..engine.watch import DeadWorker
+from ..errors import AutoloaderError, LoaderClosedError, WorkerDiedError
 from ..findings import describe
+from ..profiling.inspect import length_of
+from .deaths import Deaths
+from .resume import Progress
+from .silence import SilenceReport
+from .statistics import EpochRecorder
 
 
 class LoaderIterator:
@@ -15,13 +25,36 @@ class LoaderIterator:
 
     After a batch that raised an error it goes on with the next one, as torch's iterators do. Dropping it early leaves
     no process behind; persistent workers stay with their loader.
+
+    Args:
+        inner: What loads the batches.
+        source: Its iterator over the deliveries of the epoch.
+        progress: Where to note what was served.
+        record: Where to note how long it took.
+        deaths: What to do when workers die.
+        on_exhausted: Called when the epoch has come to its end.
     """
 
-    def __init__(self, inner: InnerLoader, *, draws_like_new: bool) -> None:
-        self._inner = inner
+    def __init__(
+        self,
+        inner: InnerLoader,
+        source: Any,
+        *,
+        progress: Progress,
+        record: EpochRecorder,
+        deaths: Deaths,
+        on_exhausted: Callable[[], None],
+    ) -> None:
+        self.inner = inner
         self._issued = inner.issued
-        self._source = inner.start_epoch(draws_like_new=draws_like_new)
-        self._served = 0
+        self._progress = progress
+        self._record, self._note = record, record.note
+        self._deaths = deaths
+        self._on_exhausted = on_exhausted
+        self._source = source
+        self._batches = None if inner.issued is None else length_of(inner.issued)
+        self._is_complete = self._has_let_go = False
+        self._listen()
         self.is_running = True
 
     def __iter__(self) -> "LoaderIterator":
@@ -31,47 +64,100 @@ class LoaderIterator:
         return len(self._issued)  # type: ignore[arg-type]
 
     def __next__(self) -> Any:
-        try:
-            delivery = next(self._source)
-        except StopIteration:
-            if self._issued is not None and self._issued.outstanding and self.is_running:
-                self._fail()  # it is a sample's own
-            else:
-                self._finish()
-            raise
-        except BaseException:
-            self._fail()
-            raise
-        self._served += 1
-        if self._issued is not None:
-            self._issued.outstanding.pop(delivery.position, None)
+        begun = perf_counter()
+        while True:
+            try:
+                delivery = next(self._source)
+                break
+            except StopIteration as error:
+                if self.is_running and self.inner.has_stopped_early():
+                    self.inner.note_failed(error)
+                else:
+                    self._finish()
+                raise
+            except Exception as error:
+                if not self._survives(error):
+                    raise
+            except BaseException as error:
+                self.inner.note_failed(error)
+                raise
+        issued, samples = self._issued, 0
+        if issued is None:
+            self.inner.note_served(delivery.state)
+        else:
+            samples = length_hint(issued.outstanding.pop(delivery.position, ()), 1)
+        self._progress.served_batches += 1
+        self._note(begun, perf_counter(), samples)
+        if issued is not None and issued.count == self._batches and not issued.outstanding:
+            self._complete()
         return delivery.batch
 
-    def _fail(self) -> None:
+    def _survives(self, error: Exception) -> bool:
         """
-        Note that a batch could not be loaded, or that waiting for it was interrupted.
+        Return whether new workers go on, where it is a death of workers that was seen.
+
+        Raises:
+            WorkerDiedError: It is, and nothing goes on.
         """
-        self._inner.has_failed = True
-        if self._issued is not None:
-            self._issued.failed()
+        dead = self.inner.dead_workers() if self.is_running else []
+        if dead:
+            self._go_on_after(dead, error)
+            return True
+        if self.is_running:
+            self.inner.note_failed(error)
+            self._deaths.explain(error, self.inner, self._silence)
+        return False
+
+    def _go_on_after(self, dead: list[DeadWorker], error: Exception) -> None:
+        """
+        Go on with new workers, or raise the death of the old ones, now and whenever there is another ``next()``.
+        """
+        self.inner.has_failed = True
+        try:
+            self.inner, self._source = self._deaths.replace(self.inner, dead, error, self._progress)
+        except WorkerDiedError as died:
+            self.is_running = False
+            self._source = _Ended(WorkerDiedError, str(died))
+            raise
+        self._record.restarts += 1
+        self._listen()
+
+    def _listen(self) -> None:
+        self._silence = SilenceReport(self.inner, self._record)
+        self.inner.on_silence = weakref.WeakMethod(self._silence.note)
 
     def __getstate__(self) -> Any:
         raise NotImplementedError(f"{type(self).__name__} cannot be pickled or copied: its workers cannot")
 
+    def _complete(self) -> None:
+        """
+        Note that all batches were served. Who knows their number may never ask for what comes after the last.
+        """
+        if self._is_complete or not self.is_running:
+            return
+        self._is_complete = self._record.is_exhausted = True
+        self.is_running = False
+        if self.inner.keeps_workers:
+            self._let_go()
+        self._on_exhausted()
+
+    def _let_go(self) -> None:
+        """
+        Let torch's iterator go, whose workers may serve another epoch.
+        """
+        if not self._has_let_go:
+            self._has_let_go = True
+            self._source = iter(())
+            self.inner.end_epoch()
+
     def _finish(self) -> None:
         """
-        Let torch's iterator go, and from now on answer as an exhausted one.
+        From now on answer as an exhausted iterator.
         """
-        if self.is_running:
-            self.is_running = False
-            self._source = iter(())
-            self._inner.end_epoch()
-
-    def uses(self, inner: InnerLoader) -> bool:
-        """
-        Return whether the batches come from *inner*.
-        """
-        return self._inner is inner
+        self._complete()
+        if self._is_complete:
+            self._progress.is_exhausted = True
+            self._let_go()
 
     def close(self) -> None:
         """
@@ -79,17 +165,19 @@ class LoaderIterator:
         """
         if self.is_running:
             self.is_running = False
-            self._source = _Closed(self._served)
-        self._inner.close()
+            text = describe("loader.closed", served=self._progress.served_batches)
+            self._source = _Ended(LoaderClosedError, text)
+        self.inner.close()
 
 
-class _Closed:
+class _Ended:
     """
-    What an iterator draws from after its loader was closed.
+    What an iterator draws from that has come to a bad end: the same error each time.
     """
 
-    def __init__(self, served: int) -> None:
-        self._served = served
+    def __init__(self, kind: type[AutoloaderError], text: str) -> None:
+        self._kind = kind
+        self._text = text
 
     def __next__(self) -> Any:
-        raise LoaderClosedError(describe("loader.closed", served=self._served))
+        raise self._kind(self._text)

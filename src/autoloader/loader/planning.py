@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from ..errors import ArgumentError, PlanFileError
 from ..facts import HostFacts
 from ..findings import describe
-from ..plan import LoaderRequest, Plan
+from ..plan import ALWAYS_DECIDED, Choice, LoaderRequest, Plan
 from ..policy import recommend, with_own_persistence, with_repetition_note
 from ..profiling.inspect import length_of
 from ..traits import DatasetTraits
@@ -23,9 +23,21 @@ COUNTS = {
     "num_workers": (0, "0 loads in the training process"),
     "prefetch_factor": (1, "each worker prepares so many batches ahead"),
     "epochs": (1, "it is how often you expect to go through the dataset"),
+    "seed": (0, "all random numbers come from it"),
 }
 """
 For each count the smallest value, and what it counts.
+"""
+
+
+WORDS = {"on_unsafe": ("fallback", "raise"), "on_worker_death": ("raise", "restart")}
+"""
+The words that an argument takes.
+"""
+
+OFF = "AUTOLOADER_OFF"
+"""
+The environment variable that leaves everything to torch.
 """
 
 
@@ -38,15 +50,29 @@ def check_counts(arguments: Mapping[str, Any]) -> None:
     """
     for name, (least, meaning) in COUNTS.items():
         value = arguments.get(name)
-        if value is None:
-            continue
-        try:
-            count = operator.index(value)
-        except TypeError:
-            text = describe("argument.not-a-count", name=name, value=value, meaning=meaning, least=least)
-            raise ArgumentError(text) from None
-        if count < least:
-            raise ArgumentError(describe("argument.too-small", name=name, value=value, meaning=meaning, least=least))
+        if value is not None:
+            _check_count(name, value, least, meaning)
+
+
+def check_epoch(epoch: Any) -> int:
+    """
+    Return the number of an epoch as Python's own.
+
+    Raises:
+        ArgumentError: It is not a whole number of 0 or more.
+    """
+    _check_count("epoch", epoch, 0, "it is the number of the next epoch")
+    return operator.index(epoch)
+
+
+def _check_count(name: str, value: Any, least: int, meaning: str) -> None:
+    try:
+        count = operator.index(value)
+    except TypeError:
+        text = describe("argument.not-a-count", name=name, value=value, meaning=meaning, least=least)
+        raise ArgumentError(text) from None
+    if count < least:
+        raise ArgumentError(describe("argument.too-small", name=name, value=value, meaning=meaning, least=least))
 
 
 def check_word(name: str, value: Any, known: tuple[str, ...]) -> None:
@@ -128,3 +154,20 @@ def load_given(given: "Plan | str | Path") -> Plan:
             raise PlanFileError(describe("plan.malformed", path=str(given), reason=error)) from error
         return plan
     raise ArgumentError(describe("plan.not-a-plan", value=given, type=type(given).__name__))
+
+
+def is_switched_off(environment: Mapping[str, str]) -> bool:
+    """
+    Return whether the user wants torch's DataLoader and nothing else.
+    """
+    return environment.get(OFF, "0").strip().lower() not in {"", "0", "false", "no"}
+
+
+def switched_off_plan(request: LoaderRequest) -> Plan:
+    """
+    Return the plan that leaves everything to torch but what the user set.
+    """
+    torchs = {**dict.fromkeys(ALWAYS_DECIDED), "num_workers": 0, "pin_memory": False, "persistent_workers": False}
+    because = f"{OFF} is set: torch's default"
+    choices = {name: Choice(value=value, rule=f"{name}.off", because=because) for name, value in torchs.items()}
+    return Plan(choices=choices).with_fixed(request.fixed)

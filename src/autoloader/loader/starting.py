@@ -156,6 +156,15 @@ def with_inline(plan: Plan, because: str) -> Plan:
     return replace(plan, choices={**plan.choices, "backend": backend})
 
 
+def with_fewer_workers(plan: Plan, num_workers: int) -> Plan:
+    """
+    Return *plan* with so many workers, as more of them died where memory was short.
+    """
+    because = "workers died where memory was short, and half as many go on"
+    workers = Choice(value=num_workers, rule="num_workers.fewer-after-deaths", because=because)
+    return replace(plan, choices={**plan.choices, "num_workers": workers})
+
+
 def without_workers(settings: Mapping[str, Any]) -> dict[str, Any]:
     """
     Return the arguments of a DataLoader without those that need workers.

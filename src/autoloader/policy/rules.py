@@ -17,6 +17,7 @@ RULES: dict[str, str] = {
     "num_workers.not-python": "The start method would start a program that is not Python.",
     "num_workers.main-missing": "The start method would import a main module that does not exist.",
     "num_workers.open-handle": "Forked workers would share the open file of the dataset, and read each other's data.",
+    "num_workers.fewer-after-deaths": "Workers died where memory was short: half as many went on.",
     "num_workers.few-iterations": "Fewer than 10 batches in all would not pay for the start of more workers.",
     "num_workers.no-accelerator": "Training itself needs the CPU: a quarter of the usable CPUs, at least 1.",
     "num_workers.small-samples": "Samples of about 32x32 pixels: one and a half workers a CPU.",
@@ -79,6 +80,12 @@ RULES: dict[str, str] = {
     "backend.not-in-a-thread": "What was to load in a thread loads inline.",
     "in_order.fixed": "The user set it.",
     "timeout.fixed": "The user set it.",
+    "num_workers.off": "AUTOLOADER_OFF is set: torch's default.",
+    "prefetch_factor.off": "AUTOLOADER_OFF is set: torch's default.",
+    "persistent_workers.off": "AUTOLOADER_OFF is set: torch's default.",
+    "pin_memory.off": "AUTOLOADER_OFF is set: torch's default.",
+    "multiprocessing_context.off": "AUTOLOADER_OFF is set: torch's default.",
+    "backend.off": "AUTOLOADER_OFF is set: torch's default.",
 }
 """
 The meaning of each rule by its id, which starts with the argument's name.

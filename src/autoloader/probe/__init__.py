@@ -3,6 +3,8 @@ What this host is: OS, processors and their limits, memory, storage, accelerator
 """
 
 import importlib
+from collections.abc import Mapping
+from types import ModuleType
 
 from ..facts import HostFacts
 from .host_io import HostIO, RealHost
@@ -14,7 +16,7 @@ BACKENDS = {"linux": "linux"}
 The module for each system that has one of its own, by Python's name for it; only the one that is used is imported.
 """
 
-__all__ = ["HostIO", "RealHost", "probe_host", "probe_process"]
+__all__ = ["HostIO", "RealHost", "probe_environment", "probe_host", "probe_memory", "probe_process"]
 
 
 def probe_host(*, io: HostIO | None = None, platform: str | None = None, path: str | None = None) -> HostFacts:
@@ -29,9 +31,38 @@ def probe_host(*, io: HostIO | None = None, platform: str | None = None, path: s
         path: The place whose storage is asked about; the working directory by default.
     """
     host = RealHost() if io is None else io
-    backend = BACKENDS.get(platform or host.platform, "fallback")
-    facts: HostFacts = importlib.import_module(f".{backend}", __name__).collect(host, path)
+    facts: HostFacts = _backend(host, platform).collect(host, path)
     return facts
+
+
+def probe_memory(*, io: HostIO | None = None, platform: str | None = None) -> HostFacts:
+    """
+    Read only what a worker that died may have lacked: memory, shared memory and limits on files.
+
+    It never raises, not even where no file can be opened any more.
+
+    Args:
+        io: Where to ask; this machine by default.
+        platform: Python's name for the operating system; what *io* says by default.
+    """
+    host = RealHost() if io is None else io
+    try:
+        backend = _backend(host, platform)
+    except (ImportError, OSError):
+        return HostFacts()
+    facts: HostFacts = backend.collect_memory(host)
+    return facts
+
+
+def probe_environment(*, io: HostIO | None = None) -> Mapping[str, str]:
+    """
+    Return the environment variables of this process, to be read only.
+    """
+    return (RealHost() if io is None else io).environment
+
+
+def _backend(host: HostIO, platform: str | None) -> ModuleType:
+    return importlib.import_module(f".{BACKENDS.get(platform or host.platform, 'fallback')}", __name__)
 
 
 def probe_process(*, io: HostIO | None = None) -> HostFacts:

@@ -9,7 +9,16 @@ from typing import NamedTuple
 
 from .host_io import HostIO
 from .mounts import Mount, is_below
-from .parse import NO_LIMIT, parse_cfs_quota, parse_cpu_list, parse_cpu_max, parse_flat_keyed, parse_int, parse_limit
+from .parse import (
+    NO_LIMIT,
+    parse_cfs_quota,
+    parse_cpu_list,
+    parse_cpu_max,
+    parse_flat_keyed,
+    parse_int,
+    parse_limit,
+    parse_oom_kills,
+)
 
 
 class Found(NamedTuple):
@@ -135,6 +144,45 @@ def read_memory_headroom(io: HostIO, mounts: tuple[Mount, ...]) -> Found | None:
     return tightest_level(find_hierarchies("memory", io, mounts), levels, io)
 
 
+def read_memory_usage(limit: Found, io: HostIO) -> Found | None:
+    """
+    Return the bytes that the group of a memory limit holds, without the file cache that can be dropped.
+
+    Args:
+        limit: As :func:`read_memory_limit` gave it; without a limit there is no group to ask.
+        io: The host.
+    """
+    folder, _, name = limit.source.rpartition("/")
+    usage, cache = _USAGE_V1 if name == "memory.limit_in_bytes" else _USAGE_V2
+    held = _usage(io, f"{folder}/{usage}", cache) if limit.value < NO_LIMIT else None
+    return None if held is None else Found(max(0, held), f"{folder}/{usage}")
+
+
+def read_oom_kills(io: HostIO, mounts: tuple[Mount, ...]) -> tuple[int, str] | None:
+    """
+    Return the out-of-memory kills that this process's group counts, and where it does.
+
+    Version 1 counts the processes of that very group, so that the groups above say nothing of it. Version 2 counts
+    those of the groups below as well: where the innermost group leaves memory to the one above, that one counts.
+
+    Source: kernel, cgroup-v1/memory.rst, "OOM Control"; cgroup-v2.rst, "memory.events"; both since Linux 4.13.
+    """
+    for version, folders in find_hierarchies("memory", io, mounts):
+        name, shown = ("memory.oom_control", folders[:1]) if version == 1 else ("memory.events", folders)
+        for path in (f"{folder}/{name}" for folder in shown):
+            kills = parse_oom_kills(io.read_text(path))
+            if kills is not None:
+                return kills, path
+    return None
+
+
+_USAGE_V1 = ("memory.usage_in_bytes", "total_inactive_file")
+_USAGE_V2 = ("memory.current", "inactive_file")
+"""
+The file that tells the use of a group, and the line of memory.stat with what can be dropped of it.
+"""
+
+
 def _memory_v1(io: HostIO, folder: str) -> tuple[float | None, str]:
     path = f"{folder}/memory.limit_in_bytes"
     return parse_limit(io.read_text(path)), path
@@ -148,22 +196,27 @@ def _memory_v2(io: HostIO, folder: str) -> tuple[float | None, str]:
 
 def _memory_headroom_v1(io: HostIO, folder: str) -> tuple[float | None, str]:
     limit, path = _memory_v1(io, folder)
-    return _headroom(limit, io, f"{folder}/memory.usage_in_bytes", "total_inactive_file"), path
+    return _headroom(limit, io, folder, *_USAGE_V1), path
 
 
 def _memory_headroom_v2(io: HostIO, folder: str) -> tuple[float | None, str]:
     limit, path = _memory_v2(io, folder)
-    return _headroom(limit, io, f"{folder}/memory.current", "inactive_file"), path
+    return _headroom(limit, io, folder, *_USAGE_V2), path
 
 
-def _headroom(limit: float | None, io: HostIO, usage_path: str, cache: str) -> float | None:
+def _headroom(limit: float | None, io: HostIO, folder: str, usage: str, cache: str) -> float | None:
     if limit is None or limit == NO_LIMIT:
         return limit
-    usage = parse_int(io.read_text(usage_path))
+    held = _usage(io, f"{folder}/{usage}", cache)
+    return None if held is None else max(0.0, limit - held)
+
+
+def _usage(io: HostIO, path: str, cache: str) -> int | None:
+    usage = parse_int(io.read_text(path))
     if usage is None:
         return None
-    folder = usage_path.rpartition("/")[0]
-    return max(0.0, limit - usage + parse_flat_keyed(io.read_text(f"{folder}/memory.stat")).get(cache, 0))
+    folder = path.rpartition("/")[0]
+    return usage - parse_flat_keyed(io.read_text(f"{folder}/memory.stat")).get(cache, 0)
 
 
 def read_pids_headroom(io: HostIO, mounts: tuple[Mount, ...]) -> Found | None:

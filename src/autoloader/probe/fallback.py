@@ -33,6 +33,16 @@ def collect(io: HostIO, path: str | None = None) -> HostFacts:
     )
 
 
+def collect_memory(io: HostIO) -> HostFacts:
+    """
+    Read only memory and limits on files.
+    """
+    limits = Readings()
+    _put_open_files(limits, io)
+    limits.put("temp_dir", io.temp_dir(), "tempfile's order of places")
+    return HostFacts(memory=_read_memory(io), limits=limits.build(LimitFacts))
+
+
 def _read_system(io: HostIO) -> SystemFacts:
     readings = Readings()
     release, machine = io.uname()
@@ -71,11 +81,20 @@ def _read_memory(io: HostIO) -> MemoryFacts:
 
 def _read_limits(io: HostIO) -> LimitFacts:
     readings = Readings()
+    _put_open_files(readings, io)
+    readings.put("temp_dir", io.temp_dir(), "tempfile's order of places")
+    return readings.build(LimitFacts)
+
+
+def _put_open_files(readings: Readings, io: HostIO) -> None:
+    """
+    Note how many files this process may have open; macOS also shows those that it has, and the look opens one more.
+    """
     soft, hard = io.resource_limit("NOFILE") or (None, None)
     readings.put("open_files_soft", soft, "RLIMIT_NOFILE")
     readings.put("open_files_hard", hard, "RLIMIT_NOFILE")
-    readings.put("temp_dir", io.temp_dir(), "tempfile's order of places")
-    return readings.build(LimitFacts)
+    open_now = io.list_dir("/dev/fd") if io.platform == "darwin" else None
+    readings.put("open_files_now", None if open_now is None else len(open_now) - 1, "/dev/fd")
 
 
 def _read_storage(path: str | None, io: HostIO) -> StorageFacts:

@@ -18,6 +18,7 @@ from .parse import (
     parse_int,
     parse_load,
     parse_meminfo,
+    parse_oom_kills,
     parse_os_release,
     tightest,
 )
@@ -55,6 +56,20 @@ def collect(io: HostIO, path: str | None = None) -> HostFacts:
         accelerator=read_accelerator(io),
         job=job,
         process=read_process(io),
+    )
+
+
+def collect_memory(io: HostIO) -> HostFacts:
+    """
+    Read only memory, shared memory and limits on files: a few small files of the kernel, in about a millisecond.
+    """
+    limits = Readings()
+    _put_open_files(limits, io)
+    limits.put("temp_dir", io.temp_dir(), "tempfile's order of places")
+    return HostFacts(
+        memory=_read_memory(io, parse_mountinfo(io.read_text("/proc/self/mountinfo"))),
+        shared_memory=_read_shared_memory(io),
+        limits=limits.build(LimitFacts),
     )
 
 
@@ -187,8 +202,11 @@ def _read_memory(io: HostIO, mounts: tuple[Mount, ...]) -> MemoryFacts:
     readings.put("total_bytes", sizes.get("MemTotal"), "/proc/meminfo")
     available = readings.put("available_bytes", sizes.get("MemAvailable"), "/proc/meminfo")
     readings.put("swap_total_bytes", sizes.get("SwapTotal"), "/proc/meminfo")
-    limit, source = cgroup.read_memory_limit(io, mounts) or (None, "")
+    found = cgroup.read_memory_limit(io, mounts)
+    limit, source = found or (None, "")
     readings.put("cgroup_limit_bytes", limit, source)
+    usage, source = (found and cgroup.read_memory_usage(found, io)) or (None, "")
+    readings.put("cgroup_usage_bytes", usage, source)
     headroom, source = cgroup.read_memory_headroom(io, mounts) or (None, "")
     readings.put("cgroup_headroom_bytes", headroom, source)
     known = (("available_bytes", available), ("cgroup_headroom_bytes", headroom))
@@ -196,6 +214,8 @@ def _read_memory(io: HostIO, mounts: tuple[Mount, ...]) -> MemoryFacts:
     if least is not None:
         readings.put("headroom_bytes", least[0], f"the smaller of the two: {least[1]}")
         readings.put("bound_by", least[1], "the smaller of the two")
+    of_host = parse_oom_kills(io.read_text("/proc/vmstat")), "/proc/vmstat"
+    readings.put("oom_kills", *(cgroup.read_oom_kills(io, mounts) or of_host))
     return readings.build(MemoryFacts)
 
 
@@ -215,11 +235,7 @@ def _read_shared_memory(io: HostIO) -> SharedMemoryFacts:
 
 def _read_limits(io: HostIO, mounts: tuple[Mount, ...]) -> LimitFacts:
     readings = Readings()
-    soft, hard = io.resource_limit("NOFILE") or (None, None)
-    readings.put("open_files_soft", soft, "RLIMIT_NOFILE")
-    readings.put("open_files_hard", hard, "RLIMIT_NOFILE")
-    open_now = io.list_dir("/proc/self/fd")
-    readings.put("open_files_now", None if open_now is None else len(open_now) - 1, "/proc/self/fd")
+    _put_open_files(readings, io)
     processes, _ = io.resource_limit("NPROC") or (None, None)
     readings.put("processes_soft", processes, "RLIMIT_NPROC")
     if processes is not None and processes < MANY_PROCESSES:
@@ -228,3 +244,14 @@ def _read_limits(io: HostIO, mounts: tuple[Mount, ...]) -> LimitFacts:
     readings.put("pids_headroom", headroom, source)
     readings.put("temp_dir", io.temp_dir(), "tempfile's order of places")
     return readings.build(LimitFacts)
+
+
+def _put_open_files(readings: Readings, io: HostIO) -> None:
+    """
+    Note how many files this process may have open, and how many it has; the look at them opens one more.
+    """
+    soft, hard = io.resource_limit("NOFILE") or (None, None)
+    readings.put("open_files_soft", soft, "RLIMIT_NOFILE")
+    readings.put("open_files_hard", hard, "RLIMIT_NOFILE")
+    open_now = io.list_dir("/proc/self/fd")
+    readings.put("open_files_now", None if open_now is None else len(open_now) - 1, "/proc/self/fd")

@@ -94,6 +94,14 @@ def parse_flat_keyed(text: str | None) -> dict[str, int]:
     return {pair[0]: number for pair in pairs if len(pair) == 2 and (number := parse_int(pair[1])) is not None}
 
 
+def parse_oom_kills(text: str | None) -> int | None:
+    """
+    Return the number of out-of-memory kills that ``memory.events``, ``memory.oom_control`` or ``/proc/vmstat`` counts.
+    """
+    kills = parse_flat_keyed(text).get("oom_kill")
+    return None if kills is None or kills < 0 else kills
+
+
 def parse_os_release(text: str | None) -> dict[str, str]:
     """
     Return the values of os-release(5), quotes removed.

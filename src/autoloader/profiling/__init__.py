@@ -3,6 +3,7 @@ What is known of this dataset.
 """
 
 from .fingerprint import Fingerprint
-from .inspect import find_open_handle, inspect_dataset
+from .inspect import find_open_handle, inspect_dataset, is_in_memory
+from .parts import datasets_in, generators_in
 
-__all__ = ["Fingerprint", "find_open_handle", "inspect_dataset"]
+__all__ = ["Fingerprint", "datasets_in", "find_open_handle", "generators_in", "inspect_dataset", "is_in_memory"]

@@ -9,8 +9,10 @@ import zlib
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
-from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
+
+from .attributes import attributes_of
 
 _MOST_OBJECTS = 10_000
 _MOST_DEPTH = 12
@@ -109,7 +111,7 @@ class _Walk:
             return id(value), self._elements((value.func, value.args, value.keywords), depth)
         if issubclass(kind, _BY_IDENTITY) or kind.__module__ in _USED_WITHOUT_CHANGE:
             return id(value)
-        return id(value), self._items(_attributes(value), depth)
+        return id(value), self._items(attributes_of(value), depth)
 
     def _array_token(self, array: Any) -> tuple[Any, ...]:
         """
@@ -165,25 +167,6 @@ def _scalar_token(value: Any) -> Any:
         return kind, str(value)  # a path notes what was asked of it in attributes of its own
     is_number = kind is complex or issubclass(kind, getattr(sys.modules.get("numpy"), "generic", ()))
     return (kind, repr(value)) if is_number else None
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    """
-    Return the attributes of an object, those in slots too, without running code of its class.
-    """
-    try:
-        attributes = object.__getattribute__(value, "__dict__")
-    except AttributeError:
-        attributes = {}
-    found = dict(attributes) if type(attributes) is dict else {}
-    with_slots = (each for each in type(value).__mro__ if "__slots__" in vars(each))
-    for name, member in (item for each in with_slots for item in vars(each).items()):
-        if type(member) is MemberDescriptorType:
-            try:
-                found[name] = member.__get__(value)
-            except AttributeError:
-                continue
-    return found
 
 
 def _is_array(kind: type) -> bool:

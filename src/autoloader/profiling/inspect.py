@@ -68,7 +68,7 @@ def inspect_dataset(
         style="iterable" if is_iterable else "map",
         samples=length_of(dataset),
         batches_per_epoch=batches_per_epoch,
-        is_in_memory=not is_iterable and not has_own_collate and _is_in_memory(dataset),
+        is_in_memory=not is_iterable and not has_own_collate and is_in_memory(dataset),
         num_shards=_num_shards(dataset) if is_iterable else None,
         is_worker_aware=is_iterable and _is_worker_aware(dataset),
         path=path,
@@ -104,7 +104,7 @@ def _is_torch_instance(value: Any, name: str) -> bool:
         return False
 
 
-def _is_in_memory(dataset: Any) -> bool:
+def is_in_memory(dataset: Any) -> bool:
     """
     Return whether a sample is nothing but a slice of something in memory.
     """

@@ -98,9 +98,10 @@ def _memory(facts: HostFacts) -> str:
     memory = facts.memory
     host = f"{render_bytes(memory.available_bytes)} available of {render_bytes(memory.total_bytes)}"
     limit, left = memory.cgroup_limit_bytes, memory.cgroup_headroom_bytes
+    kills = f", {_count(memory.oom_kills, 'out-of-memory kill')} so far" if memory.oom_kills else ""
     if limit is None or limit == NO_LIMIT:
-        return f"{host}, {'cgroup limit unknown' if limit is None else 'no cgroup limit'}"
-    return f"{host}, cgroup limit {render_bytes(limit)} with {render_bytes(left)} left"
+        return f"{host}, {'cgroup limit unknown' if limit is None else 'no cgroup limit'}{kills}"
+    return f"{host}, cgroup limit {render_bytes(limit)} with {render_bytes(left)} left{kills}"
 
 
 def _shared_memory(facts: HostFacts) -> str:

@@ -1,0 +1,245 @@
+"""
+Torch's iterator over workers, which tells who died, and who is silent.
+"""
+
+import queue
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from time import monotonic
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.data import dataloader
+
+from .queues import make_patient, position_of
+
+_signals: Any = torch.utils.data._utils.signal_handling
+
+LOOK_SECONDS = 1.0
+"""
+How often a wait for a batch looks around. Torch looks every 5 seconds.
+"""
+
+
+DYING_SECONDS = 0.5
+"""
+How long a worker that was seen to have closed what a batch travels through may take to be gone.
+"""
+
+
+class DeadWorker(NamedTuple):
+    """
+    A worker that has ended, and its exit code as multiprocessing gives it: negative for a signal, ``None`` if lost.
+    """
+
+    pid: int
+    exit_code: int | None
+    had_to_load: tuple[Any, ...] = ()
+    """The indices of the batches that it was given and did not deliver; empty where they are not known."""
+
+
+class Silence(NamedTuple):
+    """
+    The worker from which the batch that is due has not come, and for how long it is waited for.
+    """
+
+    pid: int
+    seconds: float
+
+
+class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
+    """
+    Torch's iterator, with two differences while it waits for a batch.
+
+    That a worker died is an error of ``next()`` only: torch's handler of SIGCHLD, which raises it wherever the training
+    process is, knows the workers while ``next()`` waits. And a wait that takes long is told of, and goes on.
+
+    Args:
+        loader: Torch's loader.
+        on_silence: Called each time that the wait for a batch has lasted another :data:`LOOK_SECONDS`.
+        first_worker: The worker whose turn is first.
+        ended: Whether each worker's copy of an iterable-style dataset has come to its end already.
+    """
+
+    def __init__(
+        self,
+        loader: Any,
+        on_silence: Callable[[Silence], None],
+        first_worker: int = 0,
+        ended: Sequence[bool] = (),
+    ) -> None:
+        self._first_worker, self._have_ended = first_worker, tuple(ended)
+        self._on_silence = on_silence
+        self._waiting_since: float | None = None
+        self._broken_by: Exception | None = None
+        self._died: list[DeadWorker] = []
+        self.failed_position: int | None = None
+        super().__init__(loader)
+        reader = None if self._pin_memory else getattr(self._worker_result_queue, "_reader", None)
+        self._is_patient = make_patient(
+            reader, _weakly(self._listen, default=None), _weakly(self._has_dead_worker, default=True)
+        )
+
+    def _reset(self, loader: Any, first_iter: bool = False) -> None:
+        if not first_iter:
+            self._have_ended = ()
+        self._pids = tuple(worker.pid or 0 for worker in self._workers)
+        self._set_known(is_known=False)
+        super()._reset(loader, first_iter)
+
+    def _has_dead_worker(self, *_: object) -> bool:
+        return bool(self._ended(self._workers_status))
+
+    def _try_put_index(self) -> None:
+        first, self._first_worker = self._first_worker, 0
+        for _ in range(first):
+            next(self._worker_queue_idx_cycle)
+        if not self._send_idx:
+            self._workers_status = [not has_ended for has_ended in self._have_ended] or self._workers_status
+        super()._try_put_index()
+
+    def _shutdown_workers(self) -> None:
+        for worker, has_ended in enumerate(self._have_ended):
+            if has_ended:
+                self._workers_status[worker] = True  # it was asked for nothing, and waits for its end
+        super()._shutdown_workers()
+
+    def _process_data(self, data: Any, *rest: Any) -> Any:
+        self.failed_position = position_of(data)
+        try:
+            return super()._process_data(data, *rest)  # type: ignore[no-untyped-call]
+        except Exception:
+            if self.failed_position is None:  # the sampler's own error: torch drops the batch that came just then
+                self.failed_position = getattr(data, "position", None)
+            raise
+
+    def next_worker(self) -> int:
+        """
+        Return the worker whose batch is due next.
+        """
+        due = (info[0] for info in self._task_info.values() if len(info) == 2 or self._workers_status[info[0]])
+        return next(due, 0)
+
+    def dead_workers(self) -> list[DeadWorker]:
+        """
+        Return the workers that ended although more was asked of them.
+        """
+        known = {dead.pid for dead in self._died}
+        self._died += [each for each in self._ended(self._workers_status) if each.pid not in known]
+        return self._died
+
+    def _ended(self, was_active: list[bool]) -> list[DeadWorker]:
+        asked = (place for place, is_active in enumerate(was_active) if is_active and place < len(self._workers))
+        ended = [place for place in asked if not self._workers[place].is_alive()]
+        for place in ended:
+            BaseProcess.join(self._workers[place], DYING_SECONDS)  # it closes a pipe before it has an exit code
+        workers = ((place, self._workers[place]) for place in ended)
+        return [DeadWorker(worker.pid or 0, worker.exitcode, self._had_to_load(place)) for place, worker in workers]
+
+    def _had_to_load(self, worker: int) -> tuple[Any, ...]:
+        """
+        Return the indices of what a worker was given and did not deliver; both lists are in the order of handing out.
+        """
+        outstanding, tasks = getattr(self._index_sampler, "outstanding", {}), sorted(self._task_info.items())
+        if len(outstanding) != len(tasks):
+            return ()
+        given = zip(tasks, sorted(outstanding.items()), strict=True)
+        return tuple(indices for (_, info), (_, indices) in given if tuple(info) == (worker,))
+
+    def _set_known(self, *, is_known: bool) -> None:
+        """
+        Let torch's handler of SIGCHLD know these workers, or forget them.
+        """
+        if is_known == self._worker_pids_set:
+            return
+        if is_known:
+            _signals._set_worker_pids(id(self), self._pids)
+        else:
+            _signals._remove_worker_pids(id(self))
+        self._worker_pids_set = is_known
+
+    def _try_get_data(self, timeout: float | None = None) -> tuple[bool, Any]:
+        """
+        Wait for a batch: until it comes or the user's time is over, and without such a limit for one look.
+        """
+        if self._broken_by is not None:
+            raise self._broken_by
+        now = monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        deadline = now + (LOOK_SECONDS if timeout is None else timeout)
+        while True:
+            found = self._look(min(LOOK_SECONDS, max(0.0, deadline - monotonic())))
+            if found[0] or monotonic() >= deadline:
+                return found
+
+    def _look(self, seconds: float) -> tuple[bool, Any]:
+        """
+        Wait for a batch for a moment; an error in receiving one leaves nothing to go on with, as the batch is lost.
+        """
+        try:
+            found = True, self._receive(seconds)
+        except queue.Empty:
+            self._raise_deaths(None)
+            self._tell_of_silence()
+            return False, None
+        except Exception as error:
+            if isinstance(error, (ConnectionError, FileNotFoundError, EOFError)):
+                wait([worker.sentinel for worker in self._workers], DYING_SECONDS)
+            self._raise_deaths(error)
+            self._broken_by = error
+            raise
+        self._waiting_since = None
+        return found
+
+    def _receive(self, seconds: float) -> Any:
+        """
+        Take a batch out of the queue; a patient connection listens to deaths itself.
+        """
+        if self._is_patient:
+            return self._data_queue.get(timeout=seconds)
+        self._listen(True)
+        try:
+            return self._data_queue.get(timeout=seconds)
+        finally:
+            self._listen(False)
+
+    def _listen(self, is_waiting: bool) -> None:
+        """
+        Let torch's handler of SIGCHLD end a wait in the main thread, which it raises its errors in.
+        """
+        if threading.current_thread() is threading.main_thread():
+            self._set_known(is_known=is_waiting)
+            if is_waiting:
+                torch._C._error_if_any_worker_fails()
+
+    def _raise_deaths(self, error: Exception | None) -> None:
+        """
+        Raise an error like torch's if a worker has ended that was asked for more.
+        """
+        self._died += self._ended(self._workers_status)
+        if self._died:
+            pids = ", ".join(str(dead.pid) for dead in self._died)
+            self._broken_by = RuntimeError(f"DataLoader worker (pid(s) {pids}) exited unexpectedly")
+            raise self._broken_by from error
+
+    def _tell_of_silence(self) -> None:
+        due = self._task_info.get(self._rcvd_idx)
+        if due is not None and self._waiting_since is not None:
+            self._on_silence(Silence(self._pids[due[0]], monotonic() - self._waiting_since))
+
+
+def _weakly(method: Callable[[bool], Any], default: Any) -> Callable[..., Any]:
+    """
+    Return a function that calls a bound method, and returns *default* when its object is gone.
+    """
+    reference = weakref.WeakMethod(method)
+
+    def call(*arguments: Any) -> Any:
+        held = reference()
+        return default if held is None else held(*arguments)
+
+    return call

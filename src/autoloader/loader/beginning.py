@@ -1,0 +1,139 @@
+"""
+How an epoch begins: with kept workers, with new ones, or where another process has left it.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..engine.inner import InnerLoader, KeptWorkersDiedError
+from ..engine.processes import WorkerStartError
+from ..policy.multiprocessing_context import method_name
+from ..probe import probe_memory
+from .course import Beginning, Course, warn_of_restarted_stream
+from .deaths import Deaths
+from .epochs import samplers_of
+from .iterator import LoaderIterator
+from .resume import Progress
+from .starting import cpus_for_workers, is_users, start_failed, with_fallback, with_fewer_workers
+
+if TYPE_CHECKING:
+    from .auto_loader import AutoLoader
+
+
+def begin_epoch(
+    loader: "AutoLoader[Any]", kept: InnerLoader | None, settings: dict[str, Any] | None, begun: float
+) -> LoaderIterator:
+    """
+    Return the iterator over a new epoch, or over the rest of one that was resumed.
+
+    Args:
+        loader: Whose epoch it is.
+        kept: The workers that serve it; ``None`` for new ones.
+        settings: How new ones load.
+        begun: When the user asked for it.
+    """
+    course, samplers = loader._course, samplers_of(loader.sampler, loader.batch_sampler)
+    rank = loader._facts.job.local_rank
+    course.warn_of_repetition(samplers, local_rank=rank, stacklevel=3)
+    if settings is not None and loader._style == "iterable":
+        course.check_stream(loader.dataset, settings["num_workers"], local_rank=rank, stacklevel=3)
+    if loader.seed is not None:
+        course.seed_order(loader.seed, loader.sampler, is_ours=loader._makes_order)
+    seeds_batches = loader.seed is not None or not is_users(loader.plan.choices["num_workers"])
+    keeps_draws = not seeds_batches and is_users(loader.plan.choices["persistent_workers"])
+    with loader._inners.knowing_changes(loader._parts(), has_news=course.epochs.has_news):
+        beginning = course.begin(
+            loader.dataset,
+            samplers,
+            loader.generator,
+            begun=begun,
+            seeds_batches=seeds_batches,
+            draws_like_new=not keeps_draws,
+        )
+    if kept is not None and not _can_hear(kept, course):
+        loader._inners.drop_kept()
+        kept, settings = None, loader._settle()
+
+    inner = kept or _make_inner(loader, settings or {}, resumed=beginning.stream)
+    deaths = _deaths(loader, inner)
+    with beginning.replay():
+        try:
+            source = inner.start_epoch(beginning.epoch._replace(news=course.epochs.news_since(inner.version)))
+        except KeptWorkersDiedError:
+            inner, source = deaths.renew(inner)
+        except WorkerStartError as error:
+            inner, source = _begin_without(loader, inner, error, beginning)
+    course.epochs.forget(None if loader._inners.kept is None else loader._inners.kept.version)
+    number, served = beginning.epoch.number, beginning.epoch.skip
+    if inner.issued is None and inner.stream is None:
+        served = 0
+    course.progress = Progress(number, inner.issued, inner.stream, beginning.begun_with, served=served)
+    return LoaderIterator(
+        inner,
+        source,
+        progress=course.progress,
+        record=beginning.record,
+        deaths=deaths,
+        on_exhausted=lambda: course.note_exhausted(samplers),
+    )
+
+
+def _begin_without(
+    loader: "AutoLoader[Any]", inner: InnerLoader, error: WorkerStartError, beginning: Beginning
+) -> tuple[InnerLoader, Any]:
+    """
+    Return what begins the epoch in this process, where the system did not let a worker start, and its iterator.
+    """
+    found = start_failed(error)
+    loader._fall_back(with_fallback(loader.plan, found, loader._style), found, stacklevel=5)
+    if beginning.stream is not None and beginning.resumed is not None:
+        rank = loader._facts.job.local_rank
+        warn_of_restarted_stream(beginning.resumed, loader.dataset, 0, local_rank=rank, stacklevel=4)
+    settings = loader._parts().settings(loader.plan, loader.timeout)
+    if inner.issued is not None:
+        inner.issued.begin_again()
+    new = _make_inner(loader, settings, replaces=inner)
+    return new, new.continue_epoch()
+
+
+def _can_hear(kept: InnerLoader, course: Course) -> bool:
+    """
+    Return whether kept workers can be told what is new: it has to be pickled for them.
+    """
+    news = course.epochs.news_since(kept.version)
+    try:
+        return news is None or bool(news.wire)
+    except Exception:  # noqa: BLE001 (the user's objects may raise anything)
+        return False
+
+
+def _deaths(loader: "AutoLoader[Any]", inner: InnerLoader) -> Deaths:
+    before = probe_memory().memory if inner.has_workers else None
+    method = method_name(inner.settings.get("multiprocessing_context"))
+
+    def restart(old: InnerLoader, changes: dict[str, Any]) -> InnerLoader:
+        with loader._inners.lock:
+            if "num_workers" in changes and not is_users(loader.plan.choices["num_workers"]):
+                loader.plan = with_fewer_workers(loader.plan, changes["num_workers"])
+            return _make_inner(loader, {**old.settings, **changes}, replaces=old)
+
+    return Deaths(restart, goes_on=loader.on_worker_death == "restart", before=before, method=method)
+
+
+def _make_inner(
+    loader: "AutoLoader[Any]",
+    settings: dict[str, Any],
+    *,
+    replaces: InnerLoader | None = None,
+    resumed: Mapping[str, Any] | None = None,
+) -> InnerLoader:
+    return loader._inners.make(
+        loader._parts(),
+        loader.plan,
+        settings,
+        replaces=replaces,
+        resumed=resumed,
+        version=loader._course.epochs.version,
+        on_inline=loader._note_inline if loader.plan.value("backend") == "thread" else None,
+        cpus=cpus_for_workers(loader._facts),
+    )

@@ -1,0 +1,42 @@
+"""
+Pools of libraries get one thread in a worker.
+"""
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from autoloader.engine.pools import RESIZE, resize_to_one_thread
+
+CALLS = {
+    "cv2": ("setNumThreads", (1,), {}),
+    "numexpr": ("set_num_threads", (1,), {}),
+    "pyarrow": ("set_cpu_count", (1,), {}),
+    "threadpoolctl": ("threadpool_limits", (), {"limits": 1}),
+}
+
+
+@pytest.mark.parametrize("name", RESIZE)
+def test_pool_of_a_loaded_library_is_resized(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Each is asked in its own words; the others are not loaded for it.
+    """
+    for other in RESIZE:
+        monkeypatch.delitem(sys.modules, other, raising=False)
+    called: list[Any] = []
+    function, arguments, named = CALLS[name]
+    library = SimpleNamespace(**{function: lambda *given, **words: called.append((given, words))})
+    monkeypatch.setitem(sys.modules, name, library)
+    resize_to_one_thread()
+    assert called == [(arguments, named)]
+    assert [other for other in RESIZE if other in sys.modules] == [name]
+
+
+def test_library_that_cannot_be_resized_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A version without the function is no reason for a worker to fail.
+    """
+    monkeypatch.setitem(sys.modules, "cv2", SimpleNamespace())
+    resize_to_one_thread()

@@ -1,0 +1,301 @@
+"""
+A worker that does not answer is told of, and what it cannot send is an error in the place of its batch.
+"""
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import datasets
+from autoloader import auto_loader
+from autoloader.engine import watch
+from autoloader.engine.watch import Silence
+from autoloader.errors import AutoloaderError, CannotSendError
+from autoloader.loader import silence
+from autoloader.loader.silence import SilenceReport
+from autoloader.loader.statistics import EpochRecorder
+from loader.chosen import NEEDS_FORK, chosen
+from loader.deadly import as_they_are, pids, wait_until, warnings_in
+from loader.silent import Stuck, Unsendable, UnsendableIndices, UnsendableStream
+
+METHODS = [
+    pytest.param("fork", marks=NEEDS_FORK),
+    pytest.param("forkserver", marks=[NEEDS_FORK, pytest.mark.slow_spawn]),
+    pytest.param("spawn", marks=pytest.mark.slow_spawn),
+]
+HAS_STACKS = sys.platform != "win32"
+
+
+@pytest.mark.parametrize(
+    ("waits", "seconds", "told"),
+    [
+        pytest.param([], [1, 59, 61, 179, 180, 181, 359, 360, 719, 720], [180, 360, 720], id="first-batch"),
+        pytest.param([0.1], [1, 59, 60, 61, 119, 120, 121, 240], [60, 120, 240], id="after-a-minute"),
+        pytest.param([10.0, 1.0, 30.0], [60, 199, 201, 401, 402], [201, 402], id="after-twenty-medians"),
+        pytest.param([0.1], [61, 100, 1, 59, 61, 3, 62], [61, 61, 62], id="each-wait-anew"),
+        pytest.param([0.1], [1, 2, 1, 2], [], id="never"),
+    ],
+)
+def test_silence_is_told_after_some_time_and_then_as_it_doubles(
+    waits: list[float], seconds: list[float], told: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    A minute, or twenty medians of the waits before; three times as long for a first batch.
+    """
+    record = EpochRecorder(0, 0.0)
+    for number, wait in enumerate([0.0, *waits] if waits else []):
+        record.note(100.0 * number, 100.0 * number + wait, 1)
+    inner: Any = SimpleNamespace(issued=None, stacks=None)
+    report = SilenceReport(inner, record)
+    for each in seconds:
+        report.note(Silence(os.getpid(), each))
+    assert [int(re.findall(r"for (\d+) s", text)[0]) for text in warnings_in(caplog)] == told
+
+
+class Opens(logging.Handler):
+    """
+    Touches a file when the second warning comes.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(logging.WARNING)
+        self.path = path
+        self.count = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.count += 1
+        if self.count == 2:
+            self.path.touch()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Look around often, and tell of what lasts a moment.
+    """
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(silence, "LEAST_SECONDS", 0.2)
+    monkeypatch.setattr(silence, "MEDIANS", 0)
+
+
+@pytest.fixture
+def opens(tmp_path: Path) -> Iterator[Opens]:
+    """
+    Let stuck workers go on after they were told of twice.
+    """
+    handler = Opens(tmp_path / "end")
+    logger = logging.getLogger("autoloader")
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+
+
+@pytest.mark.parametrize(
+    ("method", "how", "state"),
+    [
+        pytest.param("fork", "in_sleep", "sleeping", marks=NEEDS_FORK),
+        pytest.param("fork", "in_a_python_loop", "running", marks=NEEDS_FORK),
+        pytest.param("fork", "in_c_that_holds_the_gil", "sleeping", marks=NEEDS_FORK),
+        pytest.param("forkserver", "in_a_python_loop", "running", marks=[NEEDS_FORK, pytest.mark.slow_spawn]),
+        pytest.param("spawn", "in_sleep", "sleeping", marks=pytest.mark.slow_spawn),
+    ],
+)
+def test_stuck_worker_is_told_of_with_its_stack_and_then_the_epoch_goes_on(
+    method: str,
+    how: str,
+    state: str,
+    tmp_path: Path,
+    opens: Opens,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    request: pytest.FixtureRequest,
+) -> None:
+    """
+    Process, state, samples, and the line at which it is; nothing is raised, and no batch is missing.
+    """
+    dataset = Stuck(20, tmp_path, at=4, how=how)
+    with chosen(dataset, 1, batch_size=2, multiprocessing_context=method) as loader:
+        iterator = iter(loader)
+        found = [next(iterator)[0, 0].item() for _ in range(2)]
+        request.getfixturevalue("impatient")  # not before the worker has started, which takes its time
+        (tmp_path / "begin").touch()
+        (pid,) = pids()
+        found += [batch[0, 0].item() for batch in iterator]
+    assert found == list(range(0, 20, 2))
+    told = warnings_in(caplog)
+    assert len(told) == opens.count >= 2
+    seconds = []
+    for text in told[:2]:
+        match = re.match(
+            rf"No batch has come for (\d+) s\. Worker process {pid}, which is waited for, is (.+?); ", text
+        )
+        assert match is not None, text
+        seconds.append(int(match[1]))
+        assert match[2] in ({state, "running"} if HAS_STACKS else {"running"})
+        assert "; samples due: [4, 5]. Where it is:\n\n" in text
+        assert "\n\nThe loader goes on waiting. Look at " in text
+        if HAS_STACKS:
+            stack = text.partition("Where it is:\n\n")[2].partition("\n\nThe loader")[0].splitlines()
+            calls = [line.rpartition(" in ")[2] for line in stack]
+            assert calls[calls.index(how) + 1] == "__getitem__", text
+            assert calls[-1] == "fetch"
+            assert all(re.fullmatch(r'  File ".*", line \d+ in .*', line) for line in stack), text
+    assert seconds == sorted(seconds)
+
+
+def test_worker_that_is_stuck_while_others_overtake_it_is_told_of(
+    tmp_path: Path, opens: Opens, impatient: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    With in_order=False nothing is due before all others have come.
+    """
+    dataset = Stuck(20, tmp_path, at=4, how="in_sleep")
+    (tmp_path / "begin").touch()
+    with chosen(dataset, 2, batch_size=2, in_order=False) as loader:
+        assert sorted(batch[0, 0].item() for batch in loader) == list(range(0, 20, 2))
+    told = [text for text in warnings_in(caplog) if "in_sleep" in text or not HAS_STACKS]
+    assert told
+    assert "; samples due: [4, 5]. " in told[0]
+
+
+def test_batches_that_come_in_time_are_not_told_of(impatient: None, caplog: pytest.LogCaptureFixture) -> None:
+    """
+    Nor is a training loop that takes its time.
+    """
+    with chosen(datasets.Numbers(12), 1, batch_size=2) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        assert wait_until(lambda: loader.stats().in_flight > 0)
+        list(iterator)
+    assert [text for text in warnings_in(caplog) if "No batch has come for" in text and "starting" not in text] == []
+
+
+@pytest.mark.slow_spawn
+def test_time_out_says_where_the_worker_is(tmp_path: Path) -> None:
+    """
+    The error is torch's, with the report as a note where Python knows notes.
+    """
+    dataset = Stuck(20, tmp_path, at=4, how="in_sleep")
+    with auto_loader(dataset, 2, num_workers=1, timeout=1) as loader:
+        iterator = iter(loader)
+        next(iterator), next(iterator)
+        (tmp_path / "begin").touch()
+        with pytest.raises(RuntimeError, match=r"^DataLoader timed out after 1 seconds") as caught:
+            next(iterator)
+        (pid,) = pids()
+        (tmp_path / "end").touch()
+    text = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+    assert f"Worker process {pid}, which is waited for, is " in text
+    assert "samples due: [4, 5]" in text
+    assert " in in_sleep\n" in text or not HAS_STACKS
+
+
+CANNOT_SEND = (
+    r"Worker process \d+ cannot send a batch of type list: what travels between processes is pickled, and this cannot "
+    r"be \(.+\)\. Return tensors, arrays, numbers and text from __getitem__ and collate_fn, no open file, lock, "
+    r"generator or lambda; or pass num_workers=0\."
+)
+CANNOT_GET_INDICES = (
+    r"The indices of a batch cannot be sent to a worker: what travels between processes is pickled, and what the "
+    r"sampler gave cannot be \(.+\)\. Let the sampler yield numbers, text or tuples of these, or pass num_workers=0\."
+)
+
+
+def drawn(iterator: Any) -> tuple[list[Any], list[Exception]]:
+    """
+    Return what an epoch gives, an error's class in the place of a batch, and the errors.
+    """
+    found: list[Any] = []
+    errors: list[Exception] = []
+    for _ in range(20):
+        try:
+            found.append(next(iterator))
+        except StopIteration:
+            break
+        except Exception as error:
+            if "timed out" in str(error):
+                raise
+            found.append(type(error))
+            errors.append(error)
+    return found, errors
+
+
+LOCAL = ("local-error", RuntimeError, r"\bLocalError: no sample 4\b")
+
+
+@pytest.mark.parametrize(
+    ("method", "what", "kind", "text"),
+    [
+        *(
+            pytest.param(*method.values, "lambda", CannotSendError, CANNOT_SEND, marks=method.marks)
+            for method in METHODS
+        ),
+        pytest.param("fork", *LOCAL, marks=NEEDS_FORK),
+        pytest.param("forkserver", *LOCAL, marks=[NEEDS_FORK, pytest.mark.slow_spawn]),
+        pytest.param("fork", "two-arguments", RuntimeError, r"\bTwoArgumentsError: no sample 4\b", marks=NEEDS_FORK),
+    ],
+)
+def test_sample_that_cannot_be_sent_is_an_error_in_its_place(
+    method: str, what: str, kind: type[Exception], text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """
+    Python would print a traceback and drop the batch, for which the training would wait for ever.
+    """
+    dataset = Unsendable(10, 4, what)
+    with chosen(dataset, 2, batch_size=2, collate_fn=as_they_are, multiprocessing_context=method, timeout=60) as loader:
+        alive = set()
+        for epoch in range(2):
+            found, (error,) = drawn(iter(loader))
+            assert found == [[0, 1], [2, 3], kind, [6, 7], [8, 9]]
+            assert re.search(text, str(error)), str(error)
+            assert isinstance(error, AutoloaderError) == (kind is CannotSendError)
+            assert loader.stats().epochs[epoch].is_exhausted
+            alive |= set(pids())
+        assert len(alive) == 2
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_indices_that_cannot_be_sent_are_an_error_in_their_place(
+    method: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """
+    No worker has heard of them, and none is to blame.
+    """
+    arguments: dict[str, Any] = {"collate_fn": as_they_are, "multiprocessing_context": method, "timeout": 60}
+    with chosen(Unsendable(10, -1, ""), 2, batch_sampler=UnsendableIndices(), **arguments) as loader:
+        found, (error,) = drawn(iter(loader))
+        assert found == [[0, 1], [2, 3], CannotSendError, [6, 7], [8, 9]]
+        assert re.search(CANNOT_GET_INDICES, str(error)), str(error)
+        assert loader.stats().epochs[0].is_exhausted
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_sample_of_a_stream_that_cannot_be_sent_is_an_error_in_its_place() -> None:
+    """
+    The stream goes on after it.
+    """
+    with auto_loader(UnsendableStream(10, 4, "lambda"), 2, num_workers=1, collate_fn=as_they_are, timeout=60) as loader:
+        found, (error,) = drawn(iter(loader))
+        assert found == [[0, 1], [2, 3], CannotSendError, [6, 7], [8, 9]]
+        assert re.search(CANNOT_SEND, str(error))
+
+
+@pytest.mark.slow_spawn
+def test_batch_that_cannot_be_sent_is_an_error_in_any_order() -> None:
+    """
+    With in_order=False the others come, and the epoch is exhausted.
+    """
+    arguments: dict[str, Any] = {"batch_size": 2, "collate_fn": as_they_are, "in_order": False, "timeout": 60}
+    with chosen(Unsendable(10, 4, "lambda"), 2, **arguments) as loader:
+        found, errors = drawn(iter(loader))
+        assert [type(error) for error in errors] == [CannotSendError]
+        assert sorted(batch for batch in found if isinstance(batch, list)) == [[0, 1], [2, 3], [6, 7], [8, 9]]
+        assert loader.stats().epochs[0].is_exhausted
