@@ -51,9 +51,6 @@ class Stuck(datasets.Numbers):
         while not self.sees("end"):
             ctypes.PyDLL(None).usleep(50_000)
 
-    def in_c_for_two_seconds(self) -> None:
-        ctypes.PyDLL(None).sleep(2)
-
 
 class TwoArgumentsError(Exception):
     """

@@ -3,6 +3,7 @@ Workers begin late, stay where that pays, and always end.
 """
 
 import gc
+import itertools
 import logging
 import multiprocessing
 import os
@@ -324,3 +325,43 @@ def test_script_that_never_closes_its_loader_ends_quietly(
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
     assert (result.returncode, result.stdout, result.stderr.splitlines()[-1:]) == (code, "", last)
     assert result.stderr.count("Traceback") == code
+
+
+@pytest.mark.slow_spawn
+@pytest.mark.parametrize("how", ["exhausted", "closed"])
+def test_iterator_that_has_ended_keeps_no_worker_of_a_loader_that_is_dropped(how: str) -> None:
+    """
+    Whoever still holds it, the workers that stayed end with their loader.
+    """
+    loader = auto_loader(datasets.Numbers(12), 2)
+    iterator = iter(loader)
+    if how == "exhausted":
+        list(iterator)
+    else:
+        loader.close()
+        list(loader)
+    assert children() == 2
+    del loader
+    assert wait_until(lambda: children() == 0)
+    with pytest.raises(StopIteration if how == "exhausted" else LoaderClosedError):
+        next(iterator)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGKILL")
+def test_iterator_that_is_dropped_after_a_death_needs_no_garbage_collector() -> None:
+    """
+    The error of the death is not kept: its traceback would hold the iterators, and these the workers.
+    """
+    loader = auto_loader(datasets.Numbers(), 2, num_workers=1, on_worker_death="restart")
+    iterator = iter(loader)
+    next(iterator)
+    gc.collect()
+    gc.disable()
+    try:
+        os.kill(multiprocessing.active_children()[0].pid or 0, 9)
+        assert torch.cat(list(itertools.islice(iterator, 3)))[:, 0].tolist() == list(range(2, 8))
+        assert (loader.stats().total.restarts, children()) == (1, 1)
+        del iterator
+        assert wait_until(lambda: children() == 0)
+    finally:
+        gc.enable()

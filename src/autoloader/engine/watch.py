@@ -74,7 +74,7 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
         self._first_worker, self._have_ended = first_worker, tuple(ended)
         self._on_silence = on_silence
         self._waiting_since: float | None = None
-        self._broken_by: Exception | None = None
+        self._broken_by: tuple[type[Exception], tuple[Any, ...]] | None = None
         self._died: list[DeadWorker] = []
         self.failed_position: int | None = None
         super().__init__(loader)
@@ -166,7 +166,7 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
         Wait for a batch: until it comes or the user's time is over, and without such a limit for one look.
         """
         if self._broken_by is not None:
-            raise self._broken_by
+            raise _made_anew(*self._broken_by)
         now = monotonic()
         if self._waiting_since is None:
             self._waiting_since = now
@@ -190,7 +190,7 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
             if isinstance(error, (ConnectionError, FileNotFoundError, EOFError)):
                 wait([worker.sentinel for worker in self._workers], DYING_SECONDS)
             self._raise_deaths(error)
-            self._broken_by = error
+            self._broken_by = type(error), error.args
             raise
         self._waiting_since = None
         return found
@@ -223,13 +223,24 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
         self._died += self._ended(self._workers_status)
         if self._died:
             pids = ", ".join(str(dead.pid) for dead in self._died)
-            self._broken_by = RuntimeError(f"DataLoader worker (pid(s) {pids}) exited unexpectedly")
-            raise self._broken_by from error
+            text = f"DataLoader worker (pid(s) {pids}) exited unexpectedly"
+            self._broken_by = RuntimeError, (text,)
+            raise RuntimeError(text) from error
 
     def _tell_of_silence(self) -> None:
         due = self._task_info.get(self._rcvd_idx)
         if due is not None and self._waiting_since is not None:
             self._on_silence(Silence(self._pids[due[0]], monotonic() - self._waiting_since))
+
+
+def _made_anew(kind: type[Exception], arguments: tuple[Any, ...]) -> Exception:
+    """
+    Return an error like one that was raised, which is not kept: its traceback holds all iterators that it went through.
+    """
+    try:
+        return kind(*arguments)
+    except Exception:  # noqa: BLE001 (a class of the user's may want other arguments)
+        return RuntimeError(*map(str, arguments))
 
 
 def _weakly(method: Callable[[bool], Any], default: Any) -> Callable[..., Any]:

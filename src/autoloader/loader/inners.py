@@ -207,7 +207,7 @@ class Inners:
         """
         Return how many batches are asked for and not served yet, and the processes that run.
         """
-        running = [each.inner for each in self._iterators if each.is_running]
+        running = [each.inner for each in self._iterators if each.is_running and each.inner is not None]
         batches = sum(len(inner.issued.outstanding) for inner in running if inner.issued is not None)
         inners = {id(inner): inner for inner in (*running, self.kept) if inner is not None}
         processes = (process for inner in inners.values() for process in inner.group.processes)

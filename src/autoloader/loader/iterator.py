@@ -45,16 +45,16 @@ class LoaderIterator:
         deaths: Deaths,
         on_exhausted: Callable[[], None],
     ) -> None:
-        self.inner = inner
+        self.inner: InnerLoader | None = inner
         self._issued = inner.issued
         self._progress = progress
         self._record, self._note = record, record.note
-        self._deaths = deaths
+        self._deaths: Deaths | None = deaths
         self._on_exhausted = on_exhausted
         self._source = source
         self._batches = None if inner.issued is None else length_of(inner.issued)
-        self._is_complete = self._has_let_go = False
-        self._listen()
+        self._is_complete = False
+        self._listen(inner)
         self.is_running = True
 
     def __iter__(self) -> "LoaderIterator":
@@ -70,7 +70,7 @@ class LoaderIterator:
                 delivery = next(self._source)
                 break
             except StopIteration as error:
-                if self.is_running and self.inner.has_stopped_early():
+                if self.inner is not None and self.is_running and self.inner.has_stopped_early():
                     self.inner.note_failed(error)
                 else:
                     self._finish()
@@ -79,13 +79,14 @@ class LoaderIterator:
                 if not self._survives(error):
                     raise
             except BaseException as error:
-                self.inner.note_failed(error)
+                if self.inner is not None:
+                    self.inner.note_failed(error)
                 raise
         issued, samples = self._issued, 0
-        if issued is None:
-            self.inner.note_served(delivery.state)
-        else:
+        if issued is not None:
             samples = length_hint(issued.outstanding.pop(delivery.position, ()), 1)
+        elif self.inner is not None:
+            self.inner.note_served(delivery.state)
         self._progress.served_batches += 1
         self._note(begun, perf_counter(), samples)
         if issued is not None and issued.count == self._batches and not issued.outstanding:
@@ -99,32 +100,34 @@ class LoaderIterator:
         Raises:
             WorkerDiedError: It is, and nothing goes on.
         """
-        dead = self.inner.dead_workers() if self.is_running else []
+        inner, deaths, silence = self.inner, self._deaths, self._silence
+        if inner is None or deaths is None or silence is None or not self.is_running:
+            return False
+        dead = inner.dead_workers()
         if dead:
-            self._go_on_after(dead, error)
+            self._go_on_after(inner, deaths, dead, error)
             return True
-        if self.is_running:
-            self.inner.note_failed(error)
-            self._deaths.explain(error, self.inner, self._silence)
+        inner.note_failed(error)
+        deaths.explain(error, inner, silence)
         return False
 
-    def _go_on_after(self, dead: list[DeadWorker], error: Exception) -> None:
+    def _go_on_after(self, inner: InnerLoader, deaths: Deaths, dead: list[DeadWorker], error: Exception) -> None:
         """
         Go on with new workers, or raise the death of the old ones, now and whenever there is another ``next()``.
         """
-        self.inner.has_failed = True
+        inner.has_failed = True
         try:
-            self.inner, self._source = self._deaths.replace(self.inner, dead, error, self._progress)
+            self.inner, self._source = deaths.replace(inner, dead, error, self._progress)
         except WorkerDiedError as died:
             self.is_running = False
             self._source = _Ended(WorkerDiedError, str(died))
             raise
         self._record.restarts += 1
-        self._listen()
+        self._listen(self.inner)
 
-    def _listen(self) -> None:
-        self._silence = SilenceReport(self.inner, self._record)
-        self.inner.on_silence = weakref.WeakMethod(self._silence.note)
+    def _listen(self, inner: InnerLoader) -> None:
+        self._silence: SilenceReport | None = SilenceReport(inner, self._record)
+        inner.on_silence = weakref.WeakMethod(self._silence.note)
 
     def __getstate__(self) -> Any:
         raise NotImplementedError(f"{type(self).__name__} cannot be pickled or copied: its workers cannot")
@@ -137,18 +140,18 @@ class LoaderIterator:
             return
         self._is_complete = self._record.is_exhausted = True
         self.is_running = False
-        if self.inner.keeps_workers:
+        if self.inner is not None and self.inner.keeps_workers:
             self._let_go()
         self._on_exhausted()
 
     def _let_go(self) -> None:
         """
-        Let torch's iterator go, whose workers may serve another epoch.
+        Let torch's iterator go, whose workers may serve another epoch, and the loader, which may be dropped now.
         """
-        if not self._has_let_go:
-            self._has_let_go = True
+        if self.inner is not None:
             self._source = iter(())
             self.inner.end_epoch()
+            self.inner = self._deaths = self._silence = None
 
     def _finish(self) -> None:
         """
@@ -167,7 +170,9 @@ class LoaderIterator:
             self.is_running = False
             text = describe("loader.closed", served=self._progress.served_batches)
             self._source = _Ended(LoaderClosedError, text)
-        self.inner.close()
+        if self.inner is not None:
+            self.inner.close()
+            self.inner = self._deaths = self._silence = None
 
 
 class _Ended:
