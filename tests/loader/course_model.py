@@ -14,15 +14,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler
 
 from loader.chosen import chosen, global_states, plain, seed_all
 from loader.resuming import ByEpoch, Drawn
 
 LENGTH = 13
-KINDS = ("in-order", "by-epoch", "distributed", "shuffle", "seed", "drawn")
+KINDS = ("in-order", "by-epoch", "batches", "distributed", "shuffle", "drawn", "seed", "users-workers")
 """
-What the order comes from: nothing, the sampler's epoch (a user's or torch's), global generators, or ``seed=``.
+What the order comes from: nothing, the sampler's epoch (a user's, in a batch sampler, or torch's), global generators,
+or ``seed=``, for the last one with a number of workers that the user sets.
 """
 
 SHAPES = ((2, False), (3, True), (None, False))
@@ -81,6 +82,8 @@ def arguments_of(kind: str, shape: tuple[int | None, bool]) -> dict[str, Any]:
     """
     Return the arguments of torch's that make an order, with a sampler of their own.
     """
+    if kind == "batches":
+        return {"batch_sampler": BatchSampler(ByEpoch(LENGTH), 2, drop_last=False)}
     samplers: dict[str, dict[str, Any]] = {
         "by-epoch": {"sampler": ByEpoch(LENGTH)},
         "drawn": {"sampler": Drawn(LENGTH)},
@@ -91,13 +94,19 @@ def arguments_of(kind: str, shape: tuple[int | None, bool]) -> dict[str, Any]:
     return {"batch_size": batch_size, "drop_last": drop_last, **samplers.get(kind, {"shuffle": True})}
 
 
+def seed_of(kind: str) -> int | None:
+    """
+    Return the seed that decides everything, for kinds that have one.
+    """
+    return 3 if kind in {"seed", "users-workers"} else None
+
+
 @cache
 def reference(kind: str, shape: tuple[int | None, bool], draws: bool, number: int, key: int) -> tuple[Any, list[Any]]:
     """
     Return the global generators' states after an epoch has begun, and its batches, as a new loader gives them inline.
     """
-    seed = {"seed": 3} if kind == "seed" else {}
-    with chosen(Marked(draws=draws), 0, **arguments_of(kind, shape), **seed) as loader:
+    with chosen(Marked(draws=draws), 0, **arguments_of(kind, shape), seed=seed_of(kind)) as loader:
         loader.set_epoch(number)
         seed_all(key)
         iterator = iter(loader)
@@ -116,11 +125,12 @@ def order_of(kind: str, shape: tuple[int | None, bool], draws: bool, number: int
     """
     Return the indices of each batch of an epoch, as torch's own loader draws them where it can.
     """
-    if kind == "seed":
+    if seed_of(kind) is not None:
         return [[int(row[0]) for row in rows] for rows in reference(kind, shape, draws, number, key)[1]]
     arguments = arguments_of(kind, shape)
-    if hasattr(arguments.get("sampler"), "set_epoch"):
-        arguments["sampler"].set_epoch(sampler)
+    for each in (arguments.get("sampler"), getattr(arguments.get("batch_sampler"), "sampler", None)):
+        if hasattr(each, "set_epoch"):
+            each.set_epoch(sampler)
     seed_all(key)
     return [[each] if isinstance(each, int) else plain(each) for each in DataLoader(range(LENGTH), **arguments)]  # type: ignore[arg-type]
 
@@ -156,6 +166,8 @@ class Pass:
     states: list[tuple[int, int]]
     """The states of the dataset that its batches may have been made with."""
     iterator: Iterator[Any] | None = None
+    must_raise: set[int] = field(default_factory=set)
+    """Samples that will raise an error, once."""
     is_complete: bool = False
     is_exhausted: bool = False
     batches: int = 0
@@ -235,7 +247,7 @@ class Model:
         """
         Return whether there is a sampler with an epoch.
         """
-        return self.kind in {"by-epoch", "distributed"}
+        return self.kind in {"by-epoch", "batches", "distributed"}
 
     def set_epoch(self, epoch: int) -> None:
         self.next_number, self.is_users, self.has_new_epoch = epoch, True, True

@@ -170,9 +170,9 @@ def test_sample_that_always_kills_is_an_error_after_three_restarts(
             served.extend(int(batch[0, 0]) for batch in iterator)
         assert served == [0, 2, 4]
         assert str(caught.value).startswith(
-            "Workers were started anew 3 times, and died each time before a batch came (samples that were due: "
-            "[6, 7]). Load these samples in this process, by dataset[index] or with num_workers=0, to see what they "
-            "do. Worker process "
+            "Workers were started anew 3 times in a row, and died each time before the batch came that was due "
+            "(samples [6, 7]). Load these samples in this process, by dataset[index] or with num_workers=0, to see "
+            "what they do. Worker process "
         )
         with pytest.raises(WorkerDiedError):
             next(iterator)
@@ -193,7 +193,9 @@ def test_worker_init_fn_that_always_kills_is_an_error_after_three_restarts(tmp_p
         worker_init_fn=DeadlyInit(Bomb(tmp_path, "exit-3", fuses=100)),
         on_worker_death="restart",
     ) as loader:
-        with pytest.raises(WorkerDiedError, match="^Workers were started anew 3 times, .* with exit code 3 before"):
+        with pytest.raises(
+            WorkerDiedError, match="^Workers were started anew 3 times in a row, .* with exit code 3 before"
+        ):
             list(loader)
         assert (loader.stats().total.restarts, loader.stats().total.batches) == (3, 0)
 

@@ -148,8 +148,8 @@ FAULTHANDLER = "pass num_workers=0 once and start 'python -X faulthandler'"
             f"Worker process 71 was killed by SIGKILL (signal 9) {WHEN}: something sent it this signal, which no "
             f"process survives; it was not the kernel's out-of-memory killer, as {EVENTS} counts no kill of it since "
             f"workers started {MEMORY}. Look for who did: 'dmesg' and the journal name what an out-of-memory killer "
-            "ended, and a batch system or container has a log of its own. If it was memory, pass num_workers=2 instead "
-            "of 4.",
+            "ended, and a batch system or container has a log of its own. If that was for memory, pass num_workers=2 "
+            "instead of 4.",
             id="killed",
         ),
         pytest.param(

@@ -46,6 +46,8 @@ class Epoch(NamedTuple):
     """Batches at its begin that were served already, elsewhere."""
     served: tuple[int, ...] = ()
     """Positions of others that were."""
+    last: tuple[int, str] | None = None
+    """The position of the batch that was served last, and the digest of its indices."""
     news: News | None = None
     """What the dataset has become; ``None`` for what it always was."""
     draws_like_new: bool = False
@@ -191,6 +193,7 @@ class InnerLoader:
                 salts=self._held_generators.salts() if epoch.seeds_batches else None,
                 skip=epoch.skip,
                 served=epoch.served,
+                last=epoch.last,
                 keeps_base=is_kept and not epoch.draws_like_new,
             )
             if is_kept and epoch.draws_like_new:

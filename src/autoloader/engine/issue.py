@@ -3,7 +3,9 @@ Hands out the user's batches of indices, numbered, and remembers which of them w
 """
 
 import contextlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
@@ -91,6 +93,22 @@ def arrive(indices: Any, position: int, key: tuple[Any, ...] | None, news: tuple
     return indices
 
 
+class OtherOrderError(Exception):
+    """
+    Say that an epoch which is to be continued has another order than where it began.
+    """
+
+
+def digest(indices: Any) -> str | None:
+    """
+    Return a short text that differs for other indices; ``None`` for indices that are not numbers or text.
+    """
+    try:
+        return blake2b(json.dumps(indices, default=int).encode(), digest_size=8).hexdigest()
+    except (TypeError, ValueError):
+        return None
+
+
 class _Numbered:
     """
     Indices on their way to a worker. What comes out there is the sampler's own object, and the batch has begun.
@@ -139,6 +157,7 @@ class IssuedIndices:
         salts: Mapping[str, int] | None = None,
         skip: int = 0,
         served: Iterable[int] = (),
+        last: tuple[int, str] | None = None,
         keeps_base: bool = False,
     ) -> None:
         """
@@ -149,9 +168,12 @@ class IssuedIndices:
             salts: A number for each generator that the dataset holds; ``None`` to leave all random numbers alone.
             skip: Batches at its begin that were served already, elsewhere.
             served: Positions of others that were.
+            last: The position of the batch that was served last, and the :func:`digest` of its indices.
             keeps_base: Whether the workers go on with the base that they have.
         """
         self._first, self._served = skip, frozenset(served)
+        self._expected = last
+        self.last_served: tuple[int, Any] | None = None
         self._ask_anew()
         self._epoch, self._salts = epoch, salts
         self._has_base = keeps_base
@@ -250,14 +272,27 @@ class IssuedIndices:
         self._has_begun = True
         if self._skip:
             skipped, self._skip = self._skip, 0
-            next(islice(self._iterator, skipped, skipped), None)
+            for position, indices in enumerate(islice(self._iterator, skipped)):
+                self._check(position, indices)
         while True:
             indices = next(self._iterator)
             position = self.count
             self.count = position + 1
-            if position not in self._served:
+            if position in self._served:
+                self._check(position, indices)
+            else:
                 self.outstanding[position] = indices
                 return position
+
+    def _check(self, position: int, indices: Any) -> None:
+        """
+        See that a batch which was served elsewhere is the one that it was there.
+
+        Raises:
+            OtherOrderError: It is not.
+        """
+        if self._expected is not None and self._expected[0] == position and self._expected[1] != digest(indices):
+            raise OtherOrderError
 
     def number(self, position: int) -> Any:
         """

@@ -56,7 +56,28 @@ FINDINGS = (
             "The state cannot be continued here: after {served} of {theirs} batches of an epoch, and this loader has "
             "{ours}."
         ),
-        fix="Make the loader with the same dataset, batch_size, drop_last and number of ranks, or begin a new epoch.",
+        fix=(
+            "Make the loader with the same dataset, batch_size, drop_last, shuffle, sampler, seed and number of ranks, "
+            "or begin a new epoch."
+        ),
+    ),
+    Finding(
+        id="state.other-order",
+        title="The state is of a loader whose samples come in another order",
+        text=(
+            "The state cannot be continued here: the order of the samples is another one, so that after {served} "
+            "batches samples would be lost, and others come twice."
+        ),
+        fix="Make the loader with the same dataset, shuffle, sampler, generator and seed, or begin a new epoch.",
+    ),
+    Finding(
+        id="state.switched-off",
+        title="A place within an epoch is saved or loaded while autoloader is switched off",
+        text="state.switched-off: AUTOLOADER_OFF is set, and torch's DataLoader knows no place within an epoch.",
+        fix=(
+            "Save and load with autoloader on. To silence this: "
+            "warnings.filterwarnings('ignore', 'state.switched-off')."
+        ),
     ),
     Finding(
         id="argument.distributed-sampler",

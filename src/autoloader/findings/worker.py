@@ -35,7 +35,7 @@ FINDINGS = (
         text="{died}: something sent it this signal, which no process survives; {evidence}{memory}.",
         fix=(
             "Look for who did: 'dmesg' and the journal name what an out-of-memory killer ended, and a batch system or "
-            "container has a log of its own. If it was memory, pass {fewer}."
+            "container has a log of its own. If that was for memory, pass {fewer}."
         ),
     ),
     Finding(
@@ -242,8 +242,8 @@ FINDINGS = (
         id="worker.keeps-dying",
         title="Workers die again and again before they deliver a batch",
         text=(
-            "Workers were started anew {restarts} times, and died each time before a batch came (samples that were "
-            "due: {indices})."
+            "Workers were started anew {restarts} times in a row, and died each time before the batch came that was "
+            "due (samples {indices})."
         ),
         fix="Load these samples in this process, by dataset[index] or with num_workers=0, to see what they do.",
     ),
@@ -316,6 +316,27 @@ FINDINGS = (
             "the sampler gave cannot be ({reason})."
         ),
         fix="Let the sampler yield numbers, text or tuples of these, or pass num_workers=0.",
+    ),
+    Finding(
+        id="worker.timed-out",
+        title="A batch did not come in the time that the user allows",
+        text=(
+            "Worker process {pid}, which was waited for, is {state}; samples due: {indices}. Where it is, the "
+            "innermost call first:\n\n{stack}\n\nThe batch did not come in the time that you gave it."
+        ),
+        fix=(
+            "Look at what this code waits for: a lock, a download, or a disk or network file system ('disk sleep'). "
+            "Pass a larger timeout if it only takes long, or num_workers=0 to see it in this process."
+        ),
+    ),
+    Finding(
+        id="worker.stream-not-restarted",
+        title="on_worker_death='restart' is given with an iterable-style dataset",
+        text=(
+            "on_worker_death='restart' does not help here: what a worker of an iterable-style dataset had yielded is "
+            "gone."
+        ),
+        fix="Begin the epoch again, or use a map-style dataset, whose indices are known.",
     ),
     Finding(
         id="worker.silent",

@@ -21,7 +21,7 @@ from ..profiling import find_open_handle, inspect_dataset
 from ..profiling.inspect import length_of
 from ..start import main_guard
 from .beginning import begin_epoch
-from .course import Course, warn_of_fast_forward
+from .course import Course, warn_of_fast_forward, warn_of_no_place
 from .epochs import samplers_of
 from .frameworks import is_called_by_lightning
 from .inners import Inners, Parts
@@ -339,6 +339,7 @@ class AutoLoader(DataLoader[B_co]):
         """
         Return where the training stands in this loader, for a checkpoint: numbers, lists and tensors.
         """
+        warn_of_no_place(is_off=self._is_off)
         return self._course.state(self.dataset, samplers_of(self.sampler, self.batch_sampler), length_of(self))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -346,8 +347,10 @@ class AutoLoader(DataLoader[B_co]):
         Let the next iteration continue where :meth:`state_dict` was called, in this process or another one.
 
         Raises:
-            ArgumentError: It is no state of a loader with as many batches.
+            ArgumentError: It is no state of a loader with as many batches. That the order is another one is seen, and
+                raised, when the loader is iterated.
         """
+        warn_of_no_place(is_off=self._is_off)
         samplers, rank = samplers_of(self.sampler, self.batch_sampler), self._facts.job.local_rank
         self._course.load(state, samplers, skips_empty=is_called_by_lightning(), batches=length_of(self))
         if not isinstance(self.dataset, IterableDataset):

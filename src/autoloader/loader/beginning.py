@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..engine.inner import InnerLoader, KeptWorkersDiedError
+from ..engine.issue import OtherOrderError
 from ..engine.processes import WorkerStartError
+from ..errors import ArgumentError
+from ..findings import describe
 from ..policy.multiprocessing_context import method_name
 from ..probe import probe_memory
 from .course import Beginning, Course, warn_of_restarted_stream
@@ -59,6 +62,9 @@ def begin_epoch(
     with beginning.replay():
         try:
             source = inner.start_epoch(beginning.epoch._replace(news=course.epochs.news_since(inner.version)))
+        except OtherOrderError:
+            inner.close()
+            raise ArgumentError(describe("state.other-order", served=beginning.epoch.skip)) from None
         except KeptWorkersDiedError:
             inner, source = deaths.renew(inner)
         except WorkerStartError as error:

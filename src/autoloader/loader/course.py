@@ -95,7 +95,7 @@ class Course:
         if resumed is None or resumed.epoch != number:  # or the user has set another epoch since
             begun_with = capture(samplers, generator)
             return Beginning(Epoch(number, **how), begun_with, record, contextlib.nullcontext, None)
-        epoch = Epoch(number, skip=resumed.first, served=resumed.others, **how)
+        epoch = Epoch(number, skip=resumed.first, served=resumed.others, last=resumed.last, **how)
         states = resumed.begun_with
         return Beginning(epoch, states, record, lambda: replayed(states, samplers, generator), resumed)
 
@@ -176,7 +176,8 @@ class Course:
         self.progress, self._resumed, self._loaded = None, None, state
         if state["begun_with"] is not None:
             ahead = tuple(state["served_ahead"])
-            self._resumed = Resumed(state["epoch"], state["served"], ahead, state["begun_with"], state["stream"])
+            last = None if state["last"] is None else (state["last"][0], state["last"][1])
+            self._resumed = Resumed(state["epoch"], state["served"], ahead, last, state["begun_with"], state["stream"])
 
 
 def _is_distributed(samplers: Sequence[Any]) -> bool:
@@ -205,3 +206,11 @@ def warn_of_restarted_stream(
     kind = type(dataset).__name__
     text = describe("resume.stream-restarts", served=resumed.first, kind=kind, because=because)
     warn_once("resume.stream-restarts", text, local_rank=local_rank, stacklevel=stacklevel + 1)
+
+
+def warn_of_no_place(*, is_off: bool) -> None:
+    """
+    Say once, where autoloader is switched off, that a state is none.
+    """
+    if is_off:
+        warn_once("state.switched-off", describe("state.switched-off"), local_rank=None, stacklevel=3)

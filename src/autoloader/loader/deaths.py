@@ -74,7 +74,9 @@ class Deaths:
             now=probe_memory(),
         )
         text = found.text + _also(inner, dead)
-        if not self._goes_on or inner.issued is None:
+        if inner.issued is None and self._goes_on:
+            text = f"{text} {describe('worker.stream-not-restarted')}"
+        if inner.issued is None or not self._goes_on:
             raise WorkerDiedError(text) from error
         self._fruitless = self._fruitless + 1 if due == self._last_due else 1
         self._last_due = due
@@ -135,9 +137,9 @@ def _also(inner: InnerLoader, dead: list[DeadWorker]) -> str:
 
 def _add(error: Exception, text: str) -> None:
     """
-    Add a sentence to an error, as a note where Python knows notes.
+    Add a sentence to an error: to its own text, or as a note where that is made of other parts, as an OSError's is.
     """
-    if hasattr(error, "add_note"):
-        error.add_note(f"autoloader: {text}")
-    elif len(error.args) == 1 and isinstance(error.args[0], str):
+    if len(error.args) == 1 and isinstance(error.args[0], str):
         error.args = (f"{error.args[0]}\nautoloader: {text}",)
+    elif hasattr(error, "add_note"):
+        error.add_note(f"autoloader: {text}")

@@ -84,7 +84,9 @@ class LoaderIterator:
                 raise
         issued, samples = self._issued, 0
         if issued is not None:
-            samples = length_hint(issued.outstanding.pop(delivery.position, ()), 1)
+            indices = issued.outstanding.pop(delivery.position, ())
+            issued.last_served = delivery.position, indices
+            samples = length_hint(indices, 1)
         elif self.inner is not None:
             self.inner.note_served(delivery.state)
         self._progress.served_batches += 1

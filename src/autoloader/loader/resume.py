@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..engine.issue import IssuedIndices
+from ..engine.issue import IssuedIndices, digest
 from ..engine.stream import Stream
 from ..errors import ArgumentError
 from ..findings import describe
@@ -133,6 +133,14 @@ class Progress:
         """
         return (self.served_batches, []) if self.issued is None else self.issued.served()
 
+    def last(self) -> list[Any] | None:
+        """
+        Return the position of the batch that was served last, and the digest of its indices, if they have one.
+        """
+        last = None if self.issued is None else self.issued.last_served
+        text = None if last is None else digest(last[1])
+        return None if last is None or text is None else [last[0], text]
+
 
 class Resumed(NamedTuple):
     """
@@ -142,6 +150,7 @@ class Resumed(NamedTuple):
     epoch: int
     first: int
     others: tuple[int, ...]
+    last: tuple[int, str] | None
     begun_with: Mapping[str, Any]
     stream: Mapping[str, Any] | None
 
@@ -159,6 +168,7 @@ def to_state(
         "epoch": progress.epoch + progress.is_exhausted,
         "served": first,
         "served_ahead": others,
+        "last": progress.last() if is_inside else None,
         "batches": batches,
         "begun_with": dict(progress.begun_with) if is_inside else None,
         "epochs_now": epochs_of(samplers),
@@ -176,7 +186,7 @@ def check_state(state: Any, *, batches: int | None) -> None:
     Raises:
         ArgumentError: It is no state of this layout, or of a loader with another number of batches.
     """
-    needed = {"epoch", "served", "served_ahead", "batches", "begun_with", "epochs", "epochs_now", "stream"}
+    needed = {"epoch", "served", "served_ahead", "last", "batches", "begun_with", "epochs", "epochs_now", "stream"}
     needed |= {"has_set_epoch", "broadcast"}
     if not isinstance(state, Mapping) or state.get("schema") != SCHEMA or not needed <= set(state):
         raise ArgumentError(describe("state.malformed", known=SCHEMA))

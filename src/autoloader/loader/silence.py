@@ -5,6 +5,7 @@ What is said of a worker from which the batch that is due does not come.
 import logging
 import reprlib
 from statistics import median
+from typing import NamedTuple
 
 from ..engine.inner import InnerLoader
 from ..engine.watch import Silence
@@ -21,6 +22,17 @@ STARTING_FACTOR = 3
 How long a batch may take before it is told of: a minute, or 20 medians of the waits before; three minutes for the first
 one, for which workers may still import what they need.
 """
+
+
+class _Seen(NamedTuple):
+    """
+    What is known of a silent worker, in words.
+    """
+
+    pid: int
+    state: str
+    indices: str
+    stack: str
 
 
 class SilenceReport:
@@ -52,9 +64,12 @@ class SilenceReport:
 
     def describe_last(self) -> str | None:
         """
-        Return what is known of the worker that was waited for last; ``None`` if none was.
+        Return where the worker is that was waited for when the user's time was over; ``None`` if that is not known.
         """
-        return None if self._last is None else self.describe(self._last)
+        if self._last is None:
+            return None
+        seen = self._look(self._last)
+        return describe("worker.timed-out", pid=seen.pid, state=seen.state, indices=seen.indices, stack=seen.stack)
 
     def _patience(self) -> float:
         waits, _ = self._record.recent()
@@ -64,16 +79,27 @@ class SilenceReport:
 
     def describe(self, silence: Silence) -> str:
         """
+        Return what is known of a worker that is waited for.
+        """
+        seen, seconds = self._look(silence), f"{silence.seconds:.0f}"
+        return describe(
+            "worker.silent",
+            seconds=seconds,
+            pid=seen.pid,
+            state=seen.state,
+            indices=seen.indices,
+            stack=seen.stack,
+        )
+
+    def _look(self, silence: Silence) -> _Seen:
+        """
         Return what is known of the worker, its stack first asked for.
         """
         inner = self._inner
         outstanding = {} if inner.issued is None else inner.issued.outstanding
-        due = min(outstanding, default=None)
-        use = read_process(silence.pid)
+        due, use = min(outstanding, default=None), read_process(silence.pid)
         stack = None if inner.stacks is None else inner.stacks.ask(silence.pid)
-        return describe(
-            "worker.silent",
-            seconds=f"{silence.seconds:.0f}",
+        return _Seen(
             pid=silence.pid,
             state="gone" if use is None else (use.state or "in an unknown state"),
             indices="not known" if due is None else reprlib.repr(outstanding[due]),
