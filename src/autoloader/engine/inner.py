@@ -305,15 +305,16 @@ class InnerLoader:
     def _start(self) -> Any:
         try:
             return iter(self._loader)
-        except (OSError, RuntimeError, WorkerStartError) as error:
+        except Exception as error:
             if self.dead_workers():
                 raise KeptWorkersDiedError from error
-            if not self.has_workers or (isinstance(error, RuntimeError) and "new thread" not in str(error)):
-                raise  # a sampler's or dataset's own
+            if not self.has_workers:
+                raise
             disarm_half_started(error)
             self.group.end(at_once=True)
-            if isinstance(error, WorkerStartError):
-                raise
+            is_thread = isinstance(error, RuntimeError) and "new thread" in str(error)
+            if isinstance(error, WorkerStartError) or not (is_thread or isinstance(error, OSError)):
+                raise  # a sampler's or dataset's own, if not ours already
             raise WorkerStartError(f"{type(error).__name__}: {error}") from error
 
     def end_epoch(self) -> None:

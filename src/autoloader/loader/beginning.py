@@ -63,7 +63,6 @@ def begin_epoch(
         try:
             source = inner.start_epoch(beginning.epoch._replace(news=course.epochs.news_since(inner.version)))
         except OtherOrderError:
-            inner.close()
             raise ArgumentError(describe("state.other-order", served=beginning.epoch.skip)) from None
         except KeptWorkersDiedError:
             inner, source = deaths.renew(inner)
