@@ -14,16 +14,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampler
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from loader.chosen import chosen, global_states, plain, seed_all
 from loader.resuming import ByEpoch, Drawn
 
 LENGTH = 13
-KINDS = ("in-order", "by-epoch", "batches", "distributed", "shuffle", "drawn", "seed", "users-workers")
+KINDS = ("in-order", "by-epoch", "distributed", "shuffle", "seed", "drawn")
 """
-What the order comes from: nothing, the sampler's epoch (a user's, in a batch sampler, or torch's), global generators,
-or ``seed=``, for the last one with a number of workers that the user sets.
+What the order comes from: nothing, the sampler's epoch (a user's or torch's), global generators, or ``seed=``.
 """
 
 SHAPES = ((2, False), (3, True), (None, False))
@@ -82,8 +81,6 @@ def arguments_of(kind: str, shape: tuple[int | None, bool]) -> dict[str, Any]:
     """
     Return the arguments of torch's that make an order, with a sampler of their own.
     """
-    if kind == "batches":
-        return {"batch_sampler": BatchSampler(ByEpoch(LENGTH), 2, drop_last=False)}
     samplers: dict[str, dict[str, Any]] = {
         "by-epoch": {"sampler": ByEpoch(LENGTH)},
         "drawn": {"sampler": Drawn(LENGTH)},
@@ -94,19 +91,13 @@ def arguments_of(kind: str, shape: tuple[int | None, bool]) -> dict[str, Any]:
     return {"batch_size": batch_size, "drop_last": drop_last, **samplers.get(kind, {"shuffle": True})}
 
 
-def seed_of(kind: str) -> int | None:
-    """
-    Return the seed that decides everything, for kinds that have one.
-    """
-    return 3 if kind in {"seed", "users-workers"} else None
-
-
 @cache
 def reference(kind: str, shape: tuple[int | None, bool], draws: bool, number: int, key: int) -> tuple[Any, list[Any]]:
     """
     Return the global generators' states after an epoch has begun, and its batches, as a new loader gives them inline.
     """
-    with chosen(Marked(draws=draws), 0, **arguments_of(kind, shape), seed=seed_of(kind)) as loader:
+    seed = {"seed": 3} if kind == "seed" else {}
+    with chosen(Marked(draws=draws), 0, **arguments_of(kind, shape), **seed) as loader:
         loader.set_epoch(number)
         seed_all(key)
         iterator = iter(loader)
@@ -125,12 +116,11 @@ def order_of(kind: str, shape: tuple[int | None, bool], draws: bool, number: int
     """
     Return the indices of each batch of an epoch, as torch's own loader draws them where it can.
     """
-    if seed_of(kind) is not None:
+    if kind == "seed":
         return [[int(row[0]) for row in rows] for rows in reference(kind, shape, draws, number, key)[1]]
     arguments = arguments_of(kind, shape)
-    for each in (arguments.get("sampler"), getattr(arguments.get("batch_sampler"), "sampler", None)):
-        if hasattr(each, "set_epoch"):
-            each.set_epoch(sampler)
+    if hasattr(arguments.get("sampler"), "set_epoch"):
+        arguments["sampler"].set_epoch(sampler)
     seed_all(key)
     return [[each] if isinstance(each, int) else plain(each) for each in DataLoader(range(LENGTH), **arguments)]  # type: ignore[arg-type]
 
@@ -166,8 +156,6 @@ class Pass:
     states: list[tuple[int, int]]
     """The states of the dataset that its batches may have been made with."""
     iterator: Iterator[Any] | None = None
-    must_raise: set[int] = field(default_factory=set)
-    """Samples that will raise an error, once."""
     is_complete: bool = False
     is_exhausted: bool = False
     batches: int = 0
@@ -247,7 +235,7 @@ class Model:
         """
         Return whether there is a sampler with an epoch.
         """
-        return self.kind in {"by-epoch", "batches", "distributed"}
+        return self.kind in {"by-epoch", "distributed"}
 
     def set_epoch(self, epoch: int) -> None:
         self.next_number, self.is_users, self.has_new_epoch = epoch, True, True

@@ -24,13 +24,11 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from torch.utils.data import Subset
 
-from autoloader import auto_loader
 from autoloader.errors import LoaderClosedError
 from loader.chosen import NEEDS_FORK, chosen, global_states, seed_all
 from loader.conftest import Host
-from loader.course_model import KINDS, LENGTH, SHAPES, Marked, Model, Pass, arguments_of, rows_of, seed_of
+from loader.course_model import KINDS, LENGTH, SHAPES, Marked, Model, Pass, arguments_of, rows_of
 from loader.resuming import through_a_checkpoint
 
 MOST_RUNNING = 3
@@ -71,8 +69,6 @@ class Training(RuleBasedStateMachine):
         self.loader: Any = None
         self.running: list[Pass] = []
         self.ended: list[Any] = []
-        self.is_quiet = True
-        """Whether no worker may be at work but those of what runs."""
         self.lit: Counter[int] = Counter()
         self.saved: Any = None
         self.kills = 0
@@ -82,20 +78,17 @@ class Training(RuleBasedStateMachine):
         kind=st.sampled_from(KINDS),
         shape=st.sampled_from(SHAPES),
         draws=st.booleans(),
-        is_wrapped=st.booleans(),
         stay=st.booleans(),
         workers=WORKERS,
         prefetch=PREFETCH,
     )
-    def make(
-        self, kind: str, shape: Any, draws: bool, is_wrapped: bool, stay: bool, workers: int, prefetch: int
-    ) -> None:
+    def make(self, kind: str, shape: Any, draws: bool, stay: bool, workers: int, prefetch: int) -> None:
         """
         Make the first loader.
         """
         for fuse in self.fuses.iterdir():
             fuse.unlink()
-        self.stay, self.is_wrapped = stay, is_wrapped
+        self.stay = stay
         self.model = Model(kind, shape, draws, self.ways[0])
         self.loader = self.loader_of(self.model, workers, prefetch)
 
@@ -105,20 +98,19 @@ class Training(RuleBasedStateMachine):
         """
         way = model.way
         self.host.change("process", is_daemonic=way == "thread")
-        dataset: Any = Marked(draws=model.draws, fuses=self.fuses, pause_seconds=0.0005 if way == "thread" else 0)
-        arguments = {
-            **arguments_of(model.kind, model.shape),
-            **({"multiprocessing_context": way} if model.is_process else {}),
-            "seed": seed_of(model.kind),
-            "on_worker_death": "restart",
-        }
-        if self.is_wrapped:
-            dataset = Subset(dataset, range(LENGTH))
-        workers = 0 if way == "inline" else workers
-        if model.kind == "users-workers":
-            kept = {"prefetch_factor": prefetch, "persistent_workers": self.stay} if workers else {}
-            return auto_loader(dataset, num_workers=workers, **kept, **arguments)
-        return chosen(dataset, workers, prefetch_factor=prefetch, stay=self.stay, **arguments)
+        arguments = arguments_of(model.kind, model.shape)
+        if model.kind == "seed":
+            arguments["seed"] = 3
+        if way not in {"inline", "thread"}:
+            arguments["multiprocessing_context"] = way
+        return chosen(
+            Marked(draws=model.draws, fuses=self.fuses, pause_seconds=0.0005 if way == "thread" else 0),
+            0 if way == "inline" else workers,
+            prefetch_factor=prefetch,
+            stay=self.stay,
+            on_worker_death="restart",
+            **arguments,
+        )
 
     @precondition(lambda self: len(self.running) < MOST_RUNNING)
     @rule()
@@ -136,13 +128,9 @@ class Training(RuleBasedStateMachine):
                 if other.model is self.model and (not self.model.is_process or self.kills):
                     other.states.append(self.model.state)
         seed_all(self.key)
-        before, lit = global_states(), {index for index in range(LENGTH) if self.is_lit(index)}
+        before = global_states()
         epoch.iterator = iter(self.loader)
         assert global_states() == (before if continues else self.model.states_after)
-        for other in self.running:
-            other.must_raise.clear()  # it may be this one that finds the fuses
-        if not self.running and self.model.is_process and self.is_quiet:
-            epoch.must_raise = lit & {index for batch in epoch.order[epoch.at :] for index in batch}
         self.running.append(epoch)
 
     def pick(self, which: int) -> Pass:
@@ -156,9 +144,7 @@ class Training(RuleBasedStateMachine):
         Take the next batch, and return whether there was one, or an error in its place.
         """
         due, before = epoch.due, global_states()
-        must_raise = epoch.must_raise & set(due or ())
-        if epoch.model.way == "inline":
-            must_raise = {index for index in due or () if self.is_lit(index)}
+        must_raise = epoch.model.way == "inline" and due is not None and self.burning(due)
         try:
             batch = next(epoch.iterator)  # type: ignore[arg-type]
         except StopIteration:
@@ -182,11 +168,11 @@ class Training(RuleBasedStateMachine):
             assert global_states() == before
         return True
 
-    def is_lit(self, index: int) -> bool:
+    def burning(self, indices: list[int]) -> bool:
         """
-        Return whether the next one who fetches a sample will find that it raises an error.
+        Return whether one of some samples will raise an error.
         """
-        return (self.fuses / str(index)).exists()
+        return any((self.fuses / str(index)).exists() for index in indices)
 
     @precondition(lambda self: self.running)
     @rule(which=WHICH, count=st.integers(1, 5))
@@ -227,7 +213,6 @@ class Training(RuleBasedStateMachine):
         epoch = self.pick(which)
         self.running.remove(epoch)
         epoch.iterator = None
-        self.is_quiet = False
 
     @rule(epoch=st.integers(0, 6))
     def set_epoch(self, epoch: int) -> None:
@@ -251,8 +236,7 @@ class Training(RuleBasedStateMachine):
         """
         Change the dataset at once.
         """
-        dataset = self.loader.dataset
-        (dataset.dataset if self.is_wrapped else dataset).difficulty = difficulty
+        self.loader.dataset.difficulty = difficulty
         self.model.dataset["difficulty"] = difficulty
 
     @rule()
@@ -301,7 +285,6 @@ class Training(RuleBasedStateMachine):
         for epoch in self.running:
             epoch.iterator = None
         self.running.clear()
-        self.is_quiet = False
 
     @precondition(lambda self: self.model.loaded is None)
     @rule(how=st.sampled_from(sorted(COPIES)), closes=st.booleans(), goes_on=st.booleans())
@@ -317,7 +300,6 @@ class Training(RuleBasedStateMachine):
         Close the loader: what runs ends with an error, and it can be iterated again.
         """
         self.loader.close()
-        self.is_quiet = True
         for epoch in [each for each in self.running if each.model is self.model]:
             for _ in range(0 if epoch.is_complete else 2):
                 with pytest.raises(LoaderClosedError):
@@ -330,8 +312,9 @@ class Training(RuleBasedStateMachine):
         """
         Let the next one who fetches a sample find that it raises an error.
         """
-        self.lit[index] += not self.is_lit(index)
-        (self.fuses / str(index)).touch()
+        fuse = self.fuses / str(index)
+        self.lit[index] += not fuse.exists()
+        fuse.touch()
 
     @precondition(lambda self: multiprocessing.active_children())
     @rule(victims=st.sets(st.integers(0, 3), min_size=1), waits=st.booleans())
@@ -346,10 +329,8 @@ class Training(RuleBasedStateMachine):
         if waits:
             assert wait_for(lambda: all(not child.is_alive() for child in chosen_ones))
         self.kills += len(chosen_ones)
-        self.is_quiet = False
         for epoch in self.running:
             epoch.states.append(epoch.model.state)
-            epoch.must_raise.clear()
 
     @invariant()
     def statistics_count_what_was_served(self) -> None:

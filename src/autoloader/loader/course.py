@@ -69,11 +69,16 @@ class Course:
         return self._resumed is not None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"epochs": self.epochs, "advances_ranks": self._advances_ranks}
+        return {
+            "epochs": self.epochs,
+            "advances_ranks": self._advances_ranks,
+            "resumed": self._resumed,
+            "loaded": self._loaded,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(advances_ranks=state["advances_ranks"])  # type: ignore[misc]
-        self.epochs = state["epochs"]
+        self.epochs, self._resumed, self._loaded = state["epochs"], state["resumed"], state["loaded"]
 
     def begin(
         self, dataset: Any, samplers: Sequence[Any], generator: torch.Generator | None, *, begun: float, **how: Any
@@ -143,9 +148,8 @@ class Course:
         progress = self.progress
         if progress is None:
             progress = Progress(self.epochs.next_number, None, None, {})
-        return to_state(
-            progress, samplers, batches=batches, is_users=self.epochs.is_users, told=self.epochs.state(dataset)
-        )
+        told = self.epochs.state(dataset)
+        return to_state(progress, samplers, batches=batches, epochs=self.epochs, told=told)
 
     def load(
         self, state: Mapping[str, Any], samplers: Sequence[Any], *, skips_empty: bool, batches: int | None
@@ -171,7 +175,7 @@ class Course:
                 "begun_with": None,
                 "epochs": state["epochs_now"],
             }
-        self.epochs.resume(state["epoch"], is_users=state["has_set_epoch"], state=state["broadcast"])
+        self.epochs.resume(state, is_inside=state["begun_with"] is not None)
         set_epochs(samplers, state["epochs"])
         self.progress, self._resumed, self._loaded = None, None, state
         if state["begun_with"] is not None:

@@ -47,8 +47,10 @@ class Epochs:
         self.next_number = 0
         self.version = 0
         self.is_users = False
-        self._has_new_epoch = False
+        self.told_epoch: int | None = None
+        self._new_epoch: int | None = None
         self._new_state: dict[str, Any] = {}
+        self._after: Mapping[str, Any] | None = None
         self._names: set[str] = set()
         self._told: list[Told] = []
         self._news: tuple[tuple[int, int], News] | None = None
@@ -58,14 +60,34 @@ class Epochs:
         """
         Let the next epoch be the one of this number, for samplers and datasets that want to know.
         """
-        self.next_number, self.is_users, self._has_new_epoch = number, True, True
+        self.next_number, self.is_users, self._new_epoch = number, True, number
 
-    def resume(self, number: int, *, is_users: bool, state: Mapping[str, Any]) -> None:
+    def resume(self, state: Mapping[str, Any], *, is_inside: bool) -> None:
         """
         Go on with an epoch that began elsewhere, and with what was set there.
+
+        Args:
+            state: What ``state_dict`` returned.
+            is_inside: Whether it is in the middle of an epoch: what was not passed on there is for the one after it.
         """
-        self.next_number, self.is_users, self._has_new_epoch = number, is_users, is_users
-        self._note_state(state)
+        self.next_number, self.is_users = state["epoch"], state["has_set_epoch"]
+        self._new_epoch, self._after = state["told_epoch"], None
+        self._note_state(state["broadcast"])
+        if is_inside:
+            self._after = state["pending"]
+        else:
+            self._pass_on_next(state["pending"])
+
+    def pending(self) -> dict[str, Any]:
+        """
+        Return what is to be passed on before the next epoch.
+        """
+        return {"epoch": self._new_epoch, "state": dict(self._new_state)}
+
+    def _pass_on_next(self, pending: Mapping[str, Any]) -> None:
+        if pending["epoch"] is not None:
+            self.set(pending["epoch"])
+        self._note_state(pending["state"])
 
     def broadcast(self, dataset: Any, state: Mapping[str, Any]) -> None:
         """
@@ -86,13 +108,13 @@ class Epochs:
 
     def state(self, dataset: Any) -> dict[str, Any]:
         """
-        Return the values that attributes have which were set by :meth:`broadcast`, or will have in the next epoch.
+        Return the values that attributes have which were set by :meth:`broadcast`.
         """
         found = {}
         for name in sorted(self._names):
             holder = next((each for each in datasets_in(dataset) if has_attribute(each, name)), None)
             if holder is not None:
-                found[name] = self._new_state.get(name, getattr(holder, name, None))
+                found[name] = getattr(holder, name, None)
         return found
 
     @property
@@ -100,7 +122,7 @@ class Epochs:
         """
         Return whether something is to be passed on before the next epoch.
         """
-        return self._has_new_epoch or bool(self._new_state)
+        return self._new_epoch is not None or bool(self._new_state)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_told": [], "_news": None, "_exhausted": []}
@@ -113,14 +135,18 @@ class Epochs:
         """
         number = self.next_number
         if self.has_news:
-            epoch, state = number if self._has_new_epoch else None, self._new_state
-            self._has_new_epoch, self._new_state = False, {}
+            epoch, state = self._new_epoch, self._new_state
+            self._new_epoch, self._new_state = None, {}
+            self.told_epoch = self.told_epoch if epoch is None else epoch
             self.version += 1
             self._told.append(Told(self.version, epoch, state))
             for sampler in samplers if epoch is not None else ():
-                _set_epoch(sampler, number)
+                _set_epoch(sampler, epoch or 0)
             apply(dataset, epoch, state)
         self.next_number = number + 1
+        if self._after is not None:
+            after, self._after = self._after, None
+            self._pass_on_next(after)
         return number
 
     def news_since(self, version: int) -> News | None:

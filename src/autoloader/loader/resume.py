@@ -14,7 +14,7 @@ from ..engine.issue import IssuedIndices, digest
 from ..engine.stream import Stream
 from ..errors import ArgumentError
 from ..findings import describe
-from .epochs import epochs_of, set_epochs
+from .epochs import Epochs, epochs_of, set_epochs
 
 SCHEMA = 1
 """
@@ -156,7 +156,7 @@ class Resumed(NamedTuple):
 
 
 def to_state(
-    progress: Progress, samplers: Sequence[Any], *, batches: int | None, is_users: bool, told: Mapping[str, Any]
+    progress: Progress, samplers: Sequence[Any], *, batches: int | None, epochs: Epochs, told: Mapping[str, Any]
 ) -> dict[str, Any]:
     """
     Return what ``load_state_dict`` continues from, made of numbers, texts, lists, dictionaries and tensors.
@@ -174,8 +174,10 @@ def to_state(
         "epochs_now": epochs_of(samplers),
         "epochs": progress.begun_with["epochs"] if is_inside else epochs_of(samplers),
         "stream": progress.stream.state() if is_inside and progress.stream is not None else None,
-        "has_set_epoch": is_users,
+        "has_set_epoch": epochs.is_users,
+        "told_epoch": epochs.told_epoch,
         "broadcast": dict(told),
+        "pending": epochs.pending(),
     }
 
 
@@ -187,7 +189,7 @@ def check_state(state: Any, *, batches: int | None) -> None:
         ArgumentError: It is no state of this layout, or of a loader with another number of batches.
     """
     needed = {"epoch", "served", "served_ahead", "last", "batches", "begun_with", "epochs", "epochs_now", "stream"}
-    needed |= {"has_set_epoch", "broadcast"}
+    needed |= {"has_set_epoch", "told_epoch", "broadcast", "pending"}
     if not isinstance(state, Mapping) or state.get("schema") != SCHEMA or not needed <= set(state):
         raise ArgumentError(describe("state.malformed", known=SCHEMA))
     is_inside = state["begun_with"] is not None
