@@ -6,6 +6,7 @@ import multiprocessing
 import signal
 import sys
 import time
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import pytest
@@ -55,7 +56,7 @@ def test_recording_context_has_the_method_and_notes_each_process(method: str) ->
     assert context.get_start_method() == method
     process = context.Process(target=time.sleep, args=(0,))
     process.start()
-    process.join(30)
+    BaseProcess.join(process, 60)  # it loads torch, which may take longer than a group's deadline
     assert [(each.pid, each.exitcode) for each in group.processes] == [(process.pid, 0)]
 
 
