@@ -81,8 +81,8 @@ def batches_of(loader: Any) -> list[Any]:
     return [batch.tolist() for batch in loader]
 
 
-WORKERS = [0, 1, pytest.param(2, marks=pytest.mark.slow_spawn)]
 SLOW = pytest.mark.slow_spawn
+WORKERS = [0, pytest.param(1, marks=SLOW), pytest.param(2, marks=SLOW)]
 
 
 @pytest.mark.parametrize("kind", [Remembers, Uneven])
