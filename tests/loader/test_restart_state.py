@@ -139,7 +139,7 @@ def test_open_files_do_not_grow_with_restarts() -> None:
             if number % 3 == 1:
                 early = early or held()
                 kill(workers()[:1])
-        assert loader.stats().total.restarts >= 10
+        assert loader.stats().total.restarts >= 5  # one may be seen together with the next
         assert wait_until(lambda: held() <= early)
 
 

@@ -151,15 +151,20 @@ def test_stuck_worker_is_told_of_with_its_stack_and_then_the_epoch_goes_on(
 
 
 def test_worker_that_is_stuck_while_others_overtake_it_is_told_of(
-    tmp_path: Path, opens: Opens, impatient: None, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, opens: Opens, caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest
 ) -> None:
     """
     With in_order=False nothing is due before all others have come.
     """
     dataset = Stuck(20, tmp_path, at=4, how="in_sleep")
-    (tmp_path / "begin").touch()
     with chosen(dataset, 2, batch_size=2, in_order=False) as loader:
-        assert sorted(batch[0, 0].item() for batch in loader) == list(range(0, 20, 2))
+        iterator, found = iter(loader), set()
+        while not {0, 2} <= found:  # until both workers have started, which takes its time
+            found.add(next(iterator)[0, 0].item())
+        request.getfixturevalue("impatient")
+        (tmp_path / "begin").touch()
+        found |= {batch[0, 0].item() for batch in iterator}
+    assert found == set(range(0, 20, 2))
     told = [text for text in warnings_in(caplog) if "in_sleep" in text or not HAS_STACKS]
     assert told
     assert "; samples due: [4, 5]. " in told[0]

@@ -2,6 +2,7 @@
 What comes back with each batch: where it stood in the epoch.
 """
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,6 +21,14 @@ class Delivery(NamedTuple):
     """Where it stands in the epoch; ``None`` for iterable-style data."""
     state: CopyState | None = None
     """Where the worker's copy of an iterable-style dataset stands after it."""
+
+
+class InlineCollate(functools.partial[Any]):
+    """
+    The user's collate function, with the note of the batch that is being loaded: inline, none has to travel.
+    """
+
+    arrival: Arrival
 
 
 class Collate:

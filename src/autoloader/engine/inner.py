@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 
 from ..profiling import generators_in
-from .delivery import Collate
+from .delivery import Collate, InlineCollate
 from .issue import IN_WORKER, Arrival, IssuedIndices
 from .news import News
 from .plain import PlainLoader, disarm_half_started, held_weakly
@@ -128,7 +128,12 @@ class InnerLoader:
         self, dataset: Any, makes_batches: bool, collate_fn: Any, rest: Mapping[str, Any], cpus: frozenset[int] | None
     ) -> PlainLoader:
         settings, arrival = self.settings, IN_WORKER if self.has_workers else Arrival()
-        collate = Collate(collate_fn, arrival)
+        collate: Any
+        if self.delivers:
+            collate = Collate(collate_fn, arrival)
+        else:
+            collate = InlineCollate(collate_fn)
+            collate.arrival = arrival
         arguments = {**rest, **settings, "collate_fn": collate}
         if self._on_inline is not None:
             arguments["timeout"] = 0  # torch has none without workers; the thread has
@@ -144,8 +149,8 @@ class InnerLoader:
                 stacks=self.stacks,
                 states=None if self.stream is None else self.stream.first,
             )
+        self.arrival = arrival
         if self.issued is not None:
-            self._arrival = None if self.has_workers else arrival
             arguments["generator"] = self.issued.base.twin
             arguments.update(
                 {"batch_sampler": self.issued} if makes_batches else {"batch_size": None, "sampler": self.issued}
@@ -168,6 +173,13 @@ class InnerLoader:
         return bool(self.settings.get("num_workers"))
 
     @property
+    def delivers(self) -> bool:
+        """
+        Return whether each batch comes as a :class:`Delivery`; otherwise :attr:`arrival` says which one it is.
+        """
+        return self.has_workers or self._on_inline is not None
+
+    @property
     def keeps_workers(self) -> bool:
         """
         Return whether the workers stay when an epoch has ended.
@@ -176,7 +188,7 @@ class InnerLoader:
 
     def start_epoch(self, epoch: Epoch = _FIRST_EPOCH) -> Any:
         """
-        Return an iterator over the deliveries of a new epoch; workers start where none are kept.
+        Return an iterator over the batches or deliveries of a new epoch; workers start where none are kept.
 
         Raises:
             WorkerStartError: The system does not let a worker start; none is left.
@@ -235,7 +247,7 @@ class InnerLoader:
         if self.stream is not None:
             self.stream.begin()
         if issued is not None:
-            issued.load_inline(self._arrival)
+            issued.load_inline(None if self.has_workers else self.arrival)
         self._source = self._start()
         if issued is not None and not self.has_workers:
             streams = None if self._watch is None else issued.seed_inline(self._held_generators, self._watch)

@@ -43,20 +43,22 @@ class Arrival:
     def __reduce__(self) -> str:
         return "IN_WORKER"
 
-    def begin_in_worker(self, position: int, key: Key | None, news: tuple[int, bytes] | None) -> None:
+    def begin_in_worker(self, position: int, key: tuple[Any, ...] | None, news: tuple[int, bytes] | None) -> None:
         """
         Get this worker ready for a batch: hear what is new, and seed its generators.
 
         An error is kept for when the batch would be made: raised here, torch's loop would end with it.
         """
-        self.position, self.key, self.samples = position, key, {}
+        self.position, self.samples = position, {}
+        if key != self.key:
+            self.key = None if key is None else Key(*key)
         if news is not None and news[0] != self._version:
             self._hear(*news)
         self.failure = self._unheard
         try:
-            if key is not None and key.salts is not None:
-                seed_global(key, position)
-                self._seed_held(key, position)
+            if self.key is not None and self.key.salts is not None:
+                seed_global(self.key, position)
+                self._seed_held(self.key, position)
         except Exception as error:  # noqa: BLE001 (a generator may be one of the user's classes)
             self.failure = error
 
@@ -89,7 +91,7 @@ def arrive(indices: Any, position: int, key: tuple[Any, ...] | None, news: tuple
     """
     Begin in a worker the batch whose indices these are, and return them as the user's sampler made them.
     """
-    IN_WORKER.begin_in_worker(position, None if key is None else Key(*key), news)
+    IN_WORKER.begin_in_worker(position, key, news)
     return indices
 
 
@@ -109,22 +111,17 @@ def digest(indices: Any) -> str | None:
         return None
 
 
-class _Numbered:
+class _Numbered(tuple[Any, ...]):
     """
     Indices on their way to a worker. What comes out there is the sampler's own object, and the batch has begun.
+
+    They are the arguments of :func:`arrive`.
     """
 
-    __slots__ = ("indices", "key", "news", "position")
-
-    def __init__(self, indices: Any, position: int, key: Key | None, news: tuple[int, bytes] | None) -> None:
-        self.indices = indices
-        self.position = position
-        self.key = key
-        self.news = news
+    __slots__ = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A tuple travels lighter than a named one.
-        return arrive, (self.indices, self.position, self.key and tuple(self.key), self.news)
+        return arrive, tuple(self)
 
 
 class IssuedIndices:
@@ -177,9 +174,13 @@ class IssuedIndices:
         self._ask_anew()
         self._epoch, self._salts = epoch, salts
         self._has_base = keeps_base
-        self.key: Key | None = Key(self.base.value, epoch, salts) if keeps_base else None
+        self._set_key(Key(self.base.value, epoch, salts) if keeps_base else None)
         self.news: News | None = None
         self.news_left = 0
+
+    def _set_key(self, key: Key | None) -> None:
+        self.key = key
+        self._key_to_send = None if key is None else tuple(key)  # which travels lighter than a named one
 
     def _ask_anew(self) -> None:
         """
@@ -257,7 +258,7 @@ class IssuedIndices:
         if not self._has_base:
             self.base.draw()
             self._has_base = True
-            self.key = Key(self.base.value, self._epoch, self._salts)
+            self._set_key(Key(self.base.value, self._epoch, self._salts))
         return _HandingOut(self, self._inline)
 
     def next_position(self) -> int:
@@ -298,9 +299,11 @@ class IssuedIndices:
         """
         Return the indices of a batch for a worker, with all that is to travel with them.
         """
-        news = self.news.wire if self.news is not None and self.news_left > 0 else None
-        self.news_left -= 1
-        return _Numbered(self.outstanding[position], position, self.key, news)
+        news = None
+        if self.news_left and self.news is not None:
+            self.news_left -= 1
+            news = self.news.wire
+        return _Numbered((self.outstanding[position], position, self._key_to_send, news))
 
     def served(self) -> tuple[int, list[int]]:
         """
@@ -316,15 +319,17 @@ class _HandingOut:
     The iterator over what is left of an epoch. It goes on after an error of the sampler's, as the sampler's own may.
     """
 
+    __slots__ = ("_inline", "_issued")
+
     def __init__(self, issued: IssuedIndices, inline: Arrival | None) -> None:
-        self.count = issued
+        self._issued = issued
         self._inline = inline
 
     def __iter__(self) -> "_HandingOut":
         return self
 
     def __next__(self) -> Any:
-        issued, inline = self.count, self._inline
+        issued, inline = self._issued, self._inline
         position = issued.next_position()
         if inline is None:
             return issued.number(position)

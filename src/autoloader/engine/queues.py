@@ -2,7 +2,7 @@
 Queues between the training process and its workers that tell what could not be sent, where Python's would be silent.
 """
 
-import contextlib
+import io
 import os
 import select
 import sys
@@ -19,6 +19,9 @@ from ..findings import describe
 from .delivery import Delivery
 from .issue import IN_WORKER
 
+_select: Any = select
+HAS_POLL = hasattr(select, "poll")
+
 
 class WorkerQueue(Queue):  # type: ignore[type-arg]
     """
@@ -30,6 +33,14 @@ class WorkerQueue(Queue):  # type: ignore[type-arg]
 
     results: "weakref.ref[WorkerQueue] | None" = None
     """The queue on which the training process waits, where this is another one; not known in workers."""
+
+    def _reset(self, after_fork: bool = False) -> None:
+        """
+        Wait by a poller that stays: Python's own connection makes one for each message.
+        """
+        super()._reset(after_fork)  # type: ignore[misc]
+        if HAS_POLL:
+            self._poll = _Poll(self._reader.fileno())  # type: ignore[attr-defined]
 
     def put(self, pair: Any, block: bool = True, timeout: float | None = None) -> None:
         """
@@ -52,6 +63,19 @@ class WorkerQueue(Queue):  # type: ignore[type-arg]
             super()._on_queue_feeder_error(error, pair)  # type: ignore[misc]
             return
         queue.put((number, _in_place_of(data, error)))
+
+
+class _Poll:
+    """
+    Whether a message comes within some seconds; ``None`` for any time.
+    """
+
+    def __init__(self, handle: int) -> None:
+        self._poller = _select.poll()
+        self._poller.register(handle, _select.POLLIN)
+
+    def __call__(self, timeout: float | None = 0.0) -> bool:
+        return bool(self._poller.poll(None if timeout is None else max(0.0, timeout * 1000)))
 
 
 def note_position(error: ExceptionWrapper, position: int | None) -> None:
@@ -100,50 +124,48 @@ class PatientConnection(Connection):
     """
     The end of a pipe that is read while writers may die.
 
-    While it waits for a message, torch's handler of SIGCHLD may raise an error. While it reads one, that would leave
-    half-made objects behind; but where the writer died in the middle, the rest never comes, nor an end of the pipe, as
-    other writers hold it open: so it looks around then.
+    Where a writer died in the middle of a message, the rest never comes, nor an end of the pipe, as other writers hold
+    it open: so it looks around then.
     """
 
-    listens: Callable[[bool], None]
-    """Called before and after a wait."""
     gives_up: Callable[[], bool]
     """Asked again and again while the rest of a message does not come."""
-    poller: Any
+    poll_here: _Poll
 
-    def _poll(self, timeout: float) -> bool:
-        self.listens(True)
-        try:
-            return bool(super()._poll(timeout))  # type: ignore[misc]
-        finally:
-            self.listens(False)
+    def _recv(self, size: int, read: Any = None) -> io.BytesIO:  # noqa: ARG002 (Connection's signature)
+        message = io.BytesIO()
+        while size > 0:
+            try:
+                found = os.read(self._handle, size)  # type: ignore[attr-defined]
+            except BlockingIOError:
+                self._wait_for_the_rest()
+                continue
+            if not found:
+                raise EOFError("all workers have closed the pipe")
+            message.write(found)
+            size -= len(found)
+        return message
 
-    def _recv(self, size: int, read: Any = None) -> Any:  # noqa: ARG002 (Connection's signature)
-        return super()._recv(size, self._read_or_give_up)  # type: ignore[misc]
-
-    def _read_or_give_up(self, handle: int, size: int) -> bytes:
-        while True:
-            with contextlib.suppress(BlockingIOError):
-                return os.read(handle, size)
-            while not self.poller.poll(PATIENCE_MILLISECONDS):
-                if self.gives_up():
-                    raise EOFError("a worker ended in the middle of a message")
-
-
-PATIENCE_MILLISECONDS = 200
+    def _wait_for_the_rest(self) -> None:
+        while not self.poll_here(PATIENCE_SECONDS):
+            if self.gives_up():
+                raise EOFError("a worker ended in the middle of a message")
 
 
-def make_patient(reader: Any, listens: Callable[[bool], None], gives_up: Callable[[], bool]) -> bool:
+PATIENCE_SECONDS = 0.2
+
+
+def make_patient(reader: Any, gives_up: Callable[[], bool]) -> PatientConnection | None:
     """
-    Let the reading end of a queue notice that a writer died; return False where it is of another kind, as on Windows.
+    Let the reading end of a queue notice that a writer died; ``None`` where it is of another kind, as on Windows.
 
     It has to be the plain connection until the workers have got theirs: multiprocessing knows how to send only that.
     """
-    if type(reader) is not Connection or sys.platform == "win32":
-        return False
+    if type(reader) is not Connection or not HAS_POLL or sys.platform == "win32":
+        return None
     reader.__class__ = PatientConnection
     patient: Any = reader
-    patient.listens, patient.gives_up, patient.poller = listens, gives_up, select.poll()
-    patient.poller.register(reader.fileno(), select.POLLIN)
+    patient.gives_up, patient.poll_here = gives_up, _Poll(reader.fileno())
     os.set_blocking(reader.fileno(), False)
-    return True
+    found: PatientConnection = patient
+    return found

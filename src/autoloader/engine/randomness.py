@@ -197,14 +197,7 @@ class DrawWatch:
 
     def __init__(self) -> None:
         self.drawn_from: set[int] = set()
-        self._begun = 0
-
-    def looks(self, *, is_first: bool) -> bool:
-        """
-        Return whether to look at the batch that begins: the first two, the first of each epoch, and ever fewer others.
-        """
-        begun, self._begun = self._begun, self._begun + 1
-        return is_first or not begun & (begun - 1)
+        self.begun = 0
 
 
 class InlineStreams:
@@ -224,7 +217,8 @@ class InlineStreams:
         self._key = key
         self._held = held
         self._watch = watch
-        self._is_first = True
+        self._is_first, self._holds = True, bool(held)
+        self.is_open = False
         self._open: list[tuple[int, Any, Any]] = []
         self.leaves_global_alone = False
 
@@ -239,15 +233,20 @@ class InlineStreams:
         """
         Seed for one batch that is about to be fetched.
         """
-        if self._held:
+        if self._holds:
+            self.is_open = True
             self._held.keep()
             self._held.seed(self._key, position)
         if self.leaves_global_alone:
             return
-        is_looking, self._is_first = self._watch.looks(is_first=self._is_first), False
-        drawn_from = self._watch.drawn_from
+        watch = self._watch
+        begun, drawn_from = watch.begun, watch.drawn_from
+        # The first two, the first of each epoch, and ever fewer others.
+        is_looking, self._is_first = self._is_first or not begun & (begun - 1), False
+        watch.begun = begun + 1
         if not is_looking and not drawn_from:
             return
+        self.is_open = True
         data = derive(self._key.base, self._key.epoch, position)
         for place, (handle, part) in enumerate(zip(_GLOBAL, _SLICES, strict=False)):
             if is_looking or place in drawn_from:
@@ -259,7 +258,8 @@ class InlineStreams:
         """
         Give the caller's streams back.
         """
-        if self._held:
+        self.is_open = False
+        if self._holds:
             self._held.give_back()
         for place, callers, seeded in self._open:
             handle = _GLOBAL[place]
@@ -286,7 +286,8 @@ class SeededInline:
         try:
             return next(self._source)
         finally:
-            self._streams.end()
+            if self._streams.is_open:
+                self._streams.end()
 
 
 class BaseSeed:

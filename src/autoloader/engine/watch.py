@@ -24,6 +24,12 @@ How often a wait for a batch looks around. Torch looks every 5 seconds.
 """
 
 
+QUICK_SECONDS = 0.02
+"""
+How long a wait for a batch lasts before anything else is done, which most of them do not live to see.
+"""
+
+
 DYING_SECONDS = 0.5
 """
 How long a worker that was seen to have closed what a batch travels through may take to be gone.
@@ -77,11 +83,11 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
         self._broken_by: tuple[type[Exception], tuple[Any, ...]] | None = None
         self._died: list[DeadWorker] = []
         self.failed_position: int | None = None
+        if first_worker or ended:
+            self._try_put_index = self._put_first_index  # type: ignore[method-assign]
         super().__init__(loader)
         reader = None if self._pin_memory else getattr(self._worker_result_queue, "_reader", None)
-        self._is_patient = make_patient(
-            reader, _weakly(self._listen, default=None), _weakly(self._has_dead_worker, default=True)
-        )
+        self._patient = make_patient(reader, _weakly(self._has_dead_worker, default=True))
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         if not first_iter:
@@ -93,13 +99,15 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
     def _has_dead_worker(self, *_: object) -> bool:
         return bool(self._ended(self._workers_status))
 
-    def _try_put_index(self) -> None:
-        first, self._first_worker = self._first_worker, 0
-        for _ in range(first):
+    def _put_first_index(self) -> None:
+        """
+        Begin where the iterator before this one was.
+        """
+        del self._try_put_index
+        for _ in range(self._first_worker):
             next(self._worker_queue_idx_cycle)
-        if not self._send_idx:
-            self._workers_status = [not has_ended for has_ended in self._have_ended] or self._workers_status
-        super()._try_put_index()
+        self._workers_status = [not has_ended for has_ended in self._have_ended] or self._workers_status
+        self._try_put_index()
 
     def _shutdown_workers(self) -> None:
         for worker, has_ended in enumerate(self._have_ended):
@@ -108,10 +116,10 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
         super()._shutdown_workers()
 
     def _process_data(self, data: Any, *rest: Any) -> Any:
-        self.failed_position = position_of(data)
         try:
             return super()._process_data(data, *rest)  # type: ignore[no-untyped-call]
         except Exception:
+            self.failed_position = position_of(data)
             if self.failed_position is None:  # the sampler's own error: torch drops the batch that came just then
                 self.failed_position = getattr(data, "position", None)
             raise
@@ -167,10 +175,25 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
         """
         if self._broken_by is not None:
             raise _made_anew(*self._broken_by)
-        now = monotonic()
+        seconds = LOOK_SECONDS if timeout is None else timeout
+        try:
+            found = True, self._data_queue.get(timeout=min(QUICK_SECONDS, seconds))
+        except queue.Empty:
+            return self._look_around(seconds)
+        except Exception as error:
+            self._break(error)
+            raise
+        self._waiting_since = None
+        return found
+
+    def _look_around(self, seconds: float) -> tuple[bool, Any]:
+        """
+        Wait for a batch for so long, and see what has become of the workers meanwhile.
+        """
+        begun = monotonic() - QUICK_SECONDS
         if self._waiting_since is None:
-            self._waiting_since = now
-        deadline = now + (LOOK_SECONDS if timeout is None else timeout)
+            self._waiting_since = begun
+        deadline = begun + seconds
         while True:
             found = self._look(min(LOOK_SECONDS, max(0.0, deadline - monotonic())))
             if found[0] or monotonic() >= deadline:
@@ -178,7 +201,7 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
 
     def _look(self, seconds: float) -> tuple[bool, Any]:
         """
-        Wait for a batch for a moment; an error in receiving one leaves nothing to go on with, as the batch is lost.
+        Wait for a batch for a moment.
         """
         try:
             found = True, self._receive(seconds)
@@ -187,27 +210,37 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
             self._tell_of_silence()
             return False, None
         except Exception as error:
-            if isinstance(error, (ConnectionError, FileNotFoundError, EOFError)):
-                wait([worker.sentinel for worker in self._workers], DYING_SECONDS)
-            self._raise_deaths(error)
-            self._broken_by = type(error), error.args
+            self._break(error)
             raise
         self._waiting_since = None
         return found
 
+    def _break(self, error: Exception) -> None:
+        """
+        Note an error in receiving: it leaves nothing to go on with, as a batch is lost.
+
+        Raises:
+            RuntimeError: It came because a worker has ended.
+        """
+        if isinstance(error, (ConnectionError, FileNotFoundError, EOFError)):
+            wait([worker.sentinel for worker in self._workers], DYING_SECONDS)
+        self._raise_deaths(error)
+        self._broken_by = type(error), error.args
+
     def _receive(self, seconds: float) -> Any:
         """
-        Take a batch out of the queue; a patient connection listens to deaths itself.
+        Take a batch out of the queue, and listen to deaths meanwhile; but not, if possible, while it is read.
         """
-        if self._is_patient:
-            return self._data_queue.get(timeout=seconds)
-        self._listen(True)
+        self._listen(is_waiting=True)
         try:
-            return self._data_queue.get(timeout=seconds)
+            if self._patient is None:
+                return self._data_queue.get(timeout=seconds)
+            self._patient.poll(seconds)
         finally:
-            self._listen(False)
+            self._listen(is_waiting=False)
+        return self._data_queue.get(block=False)
 
-    def _listen(self, is_waiting: bool) -> None:
+    def _listen(self, *, is_waiting: bool) -> None:
         """
         Let torch's handler of SIGCHLD end a wait in the main thread, which it raises its errors in.
         """

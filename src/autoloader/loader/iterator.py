@@ -28,7 +28,7 @@ class LoaderIterator:
 
     Args:
         inner: What loads the batches.
-        source: Its iterator over the deliveries of the epoch.
+        source: Its iterator over the epoch.
         progress: Where to note what was served.
         record: Where to note how long it took.
         deaths: What to do when workers die.
@@ -67,7 +67,7 @@ class LoaderIterator:
         begun = perf_counter()
         while True:
             try:
-                delivery = next(self._source)
+                batch = next(self._source)
                 break
             except StopIteration as error:
                 if self.inner is not None and self.is_running and self.inner.has_stopped_early():
@@ -82,18 +82,21 @@ class LoaderIterator:
                 if self.inner is not None:
                     self.inner.note_failed(error)
                 raise
-        issued, samples = self._issued, 0
+        issued, samples, state = self._issued, 0, None
+        position: Any = self._arrival.position
+        if self._delivers:
+            batch, position, state = batch
         if issued is not None:
-            indices = issued.outstanding.pop(delivery.position, ())
-            issued.last_served = delivery.position, indices
+            indices = issued.outstanding.pop(position, ())
+            issued.last_served = position, indices
             samples = length_hint(indices, 1)
         elif self.inner is not None:
-            self.inner.note_served(delivery.state)
+            self.inner.note_served(state)
         self._progress.served_batches += 1
         self._note(begun, perf_counter(), samples)
         if issued is not None and issued.count == self._batches and not issued.outstanding:
             self._complete()
-        return delivery.batch
+        return batch
 
     def _survives(self, error: Exception) -> bool:
         """
@@ -129,6 +132,7 @@ class LoaderIterator:
 
     def _listen(self, inner: InnerLoader) -> None:
         self._silence: SilenceReport | None = SilenceReport(inner, self._record)
+        self._arrival, self._delivers = inner.arrival, inner.delivers
         inner.on_silence = weakref.WeakMethod(self._silence.note)
 
     def __getstate__(self) -> Any:
