@@ -111,6 +111,7 @@ def test_finding_stands_under_its_area(finding_id: str) -> None:
         "sampler",
         "state",
         "resume",
+        "record",
     }
     assert words.replace("-", "").isalpha()
     assert words.islower()

@@ -79,26 +79,33 @@ def from_json(record_class: type[R], data: Any, path: str = "") -> R:
     missing = [name for name in field_names(record_class) if name in _required(record_class) and name not in data]
     if missing:
         raise ValueError(f"{where} lacks the field {missing[0]!r}")
-    return record_class(**{name: _value(hints[name], item, f"{where}.{name}") for name, item in data.items()})
+    return record_class(**{name: from_json_as(hints[name], item, f"{where}.{name}") for name, item in data.items()})
 
 
-def _value(hint: Any, data: Any, path: str) -> Any:
+def from_json_as(hint: Any, data: Any, path: str) -> Any:
     """
     Give *data* the type that *hint* asks for.
+
+    Raises:
+        ValueError: It has another one; the text names *path*.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or isinstance(hint, TypeVar):
         return _inverse_limit(data)
     if origin in (typing.Union, types.UnionType):
-        return None if data is None else _value(next(a for a in arguments if a is not type(None)), data, path)
+        return None if data is None else from_json_as(next(a for a in arguments if a is not type(None)), data, path)
     if origin is typing.Literal:
         return _checked(data in arguments, data, path, f"one of {', '.join(map(repr, arguments))}")
     if origin is tuple:
-        _checked(isinstance(data, list), data, path, "a list")
-        return tuple(_value(arguments[0], item, f"{path}[{number}]") for number, item in enumerate(data))
+        is_open = arguments[-1] is Ellipsis
+        size_text = "a list" if is_open else f"a list of {len(arguments)}"
+        _checked(isinstance(data, list) and (is_open or len(data) == len(arguments)), data, path, size_text)
+        hints = arguments[:1] * len(data) if is_open else arguments
+        items = enumerate(zip(hints, data, strict=True))
+        return tuple(from_json_as(each, item, f"{path}[{number}]") for number, (each, item) in items)
     if origin is Mapping:
         _checked(isinstance(data, Mapping), data, path, "an object")
-        return {key: _value(arguments[1], item, f"{path}.{key}") for key, item in data.items()}
+        return {key: from_json_as(arguments[1], item, f"{path}.{key}") for key, item in data.items()}
     if is_record(origin or hint):
         return from_json(typing.cast("type[Any]", origin or hint), data, path)
     return _scalar(hint, data, path)

@@ -1,5 +1,5 @@
 """
-What can be wrong with what a caller passes: arguments, plans, a loader's state, and TARGET.
+What can be wrong with what a caller passes: arguments, plans, a loader's state, recorded hosts, and TARGET.
 """
 
 from .finding import Finding
@@ -120,6 +120,18 @@ FINDINGS = (
         title="A plan file has a layout that this version does not read",
         text="plan={path!r} has another layout: its schema is {schema!r}, and this version reads {known}.",
         fix="Write it again with Plan.save, or leave plan= out.",
+    ),
+    Finding(
+        id="record.unreadable",
+        title="A recorded host cannot be read",
+        text="{path!r} cannot be replayed: {reason}.",
+        fix="Check the path, or record the host again: python -m autoloader probe --record FILE.",
+    ),
+    Finding(
+        id="record.unwritable",
+        title="A host cannot be recorded where it is to be",
+        text="{path!r} cannot be written: {reason}.",
+        fix="Name a file in a folder that exists, where you may write.",
     ),
     Finding(
         id="loader.closed",

@@ -337,3 +337,18 @@ def _describe_thread(thread: Any) -> PythonThread:
     """
     runs = getattr(thread, "_target", None) or type(thread)
     return PythonThread(thread.name, f"{getattr(runs, '__module__', '')}.{getattr(runs, '__qualname__', '')}")
+
+
+_NAMES_OF_NOBODY = frozenset({"host", "linux", "localhost", "none", "root", "server", "user"})
+
+
+def private_names() -> dict[str, str]:
+    """
+    Return the names of this user and of this host, and what stands in their place in a document to pass on.
+    """
+    names = [os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME")]
+    users = {*names, os.path.basename(os.path.expanduser("~").rstrip("/\\"))}
+    host = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+    private = {**dict.fromkeys(users, "user"), host: "host", host.partition(".")[0]: "host"}
+    kept = (name for name in private if len(name) > 1 and name.lower() not in _NAMES_OF_NOBODY)
+    return {name: private[name] for name in sorted(kept, key=len, reverse=True)}
