@@ -215,6 +215,8 @@ class AcceleratorFacts(NamedTuple):
     """Devices that this process may use, ``CUDA_VISIBLE_DEVICES`` and its like counted."""
     driver: str | None = None
     """The driver's version text."""
+    numa_nodes: tuple[int, ...] = ()
+    """The memory node of each of these devices; empty unless all are known."""
     sources: Mapping[str, str] = {}
     """Where each known field was read."""
 

@@ -143,6 +143,73 @@ def test_amd_count_is_what_the_environment_leaves(environment: dict[str, str], c
     assert read_accelerator(host).devices == count
 
 
+UUIDS = tuple(f"GPU-{at}8932f93-d72c-4106-c12f-20bd9faed9f6" for at in range(4))
+
+
+def nvidia_on_nodes(nodes: tuple[int | str, ...], minors: tuple[int, ...] = (0, 1, 2, 3)) -> FakeHost:
+    """
+    Return a host with a device on each of these memory nodes, in the order of the bus; *minors* have device files.
+    """
+    files = {"/proc/driver/nvidia/version": OPEN}
+    for at, node in enumerate(nodes):
+        address = f"0000:{at}3:00.0"
+        minor = len(nodes) - 1 - at
+        files[f"/proc/driver/nvidia/gpus/{address}/information"] = (
+            f"Model: \t\t NVIDIA H100\nGPU UUID: \t {UUIDS[at]}\nBus Location: \t {address}\nDevice Minor: \t {minor}\n"
+        )
+        files[f"/sys/bus/pci/devices/{address}/numa_node"] = f"{node}\n"
+    return FakeHost(files={**files, **{f"/dev/nvidia{minor}": "" for minor in minors}, "/dev/nvidiactl": ""})
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        pytest.param(None, (0, 0, 1, 1), id="all"),
+        pytest.param("3,0", (1, 0), id="by-index-in-that-order"),
+        pytest.param(f"{UUIDS[2]},{UUIDS[1]}", (1, 0), id="by-uuid"),
+        pytest.param("GPU-289,1", (1, 0), id="by-short-uuid"),
+        pytest.param("GPU-999", (), id="by-a-uuid-that-is-not-here"),
+        pytest.param("0,MIG-3b4a1b1e-2bd6-5e46-8a9f-0c4d9b7f5d5b", (), id="part-of-some-device"),
+        pytest.param("", (), id="none"),
+    ],
+)
+def test_memory_nodes_are_those_of_the_devices_that_are_left(visible: str | None, expected: tuple[int, ...]) -> None:
+    """
+    In the order in which the environment names the devices; all of them, or nothing.
+    """
+    host = nvidia_on_nodes((0, 0, 1, 1))
+    host.environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    facts = read_accelerator(host)
+    assert facts.numa_nodes == expected
+    assert ("numa_nodes" in facts.sources) == bool(expected)
+
+
+def test_memory_nodes_in_a_container_are_those_of_its_devices() -> None:
+    """
+    Device files have the driver's minor numbers, which need not be in the order of the bus.
+    """
+    facts = read_accelerator(nvidia_on_nodes((0, 0, 1, 1), minors=(0, 3)))
+    assert (facts.devices, facts.numa_nodes) == (2, (0, 1))
+
+
+@pytest.mark.parametrize("node", ["-1", "", "x"])
+def test_memory_node_that_the_firmware_does_not_tell_is_unknown(node: str) -> None:
+    """
+    The kernel says -1 then.
+    """
+    facts = read_accelerator(nvidia_on_nodes((0, 1, 1, node)))
+    assert (facts.devices, facts.numa_nodes) == (4, ())
+
+
+def test_memory_nodes_of_amd_are_those_of_the_render_devices() -> None:
+    """
+    HIP counts in the order of the driver's topology, 10 after 9.
+    """
+    host = amd(11, tuple(range(128, 139)))
+    host.files.update({f"/sys/class/drm/renderD{128 + at}/device/numa_node": f"{at // 6}\n" for at in range(11)})
+    assert read_accelerator(host).numa_nodes == (0,) * 6 + (1,) * 5
+
+
 def test_cuda_under_wsl_is_there_in_unknown_number() -> None:
     """
     WSL 2 has Windows's driver library and /dev/dxg, and nothing in /proc that counts devices.

@@ -8,6 +8,7 @@ from autoloader.probe.parse import (
     NO_LIMIT,
     is_python_program,
     parse_cfs_quota,
+    parse_colons,
     parse_cpu_list,
     parse_cpu_max,
     parse_cpu_model,
@@ -378,3 +379,19 @@ def test_tightest_of_limits_is_the_smallest_known(
     Limits that are unknown, that would leave nothing or everything, do not bind.
     """
     assert tightest(limits) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("Model: \t\t NVIDIA X\nIRQ:\t 5\n", {"Model": "NVIDIA X", "IRQ": "5"}, id="tabs"),
+        pytest.param("Bus Location: 0000:04:00.0", {"Bus Location": "0000:04:00.0"}, id="first-colon-counts"),
+        pytest.param("no value\n\nempty:\n", {"empty": ""}, id="lines-without"),
+        pytest.param(None, {}, id="no-file"),
+    ],
+)
+def test_colons_part_names_from_values(text: str | None, expected: dict[str, str]) -> None:
+    """
+    As the NVIDIA driver's files in /proc have them.
+    """
+    assert parse_colons(text) == expected

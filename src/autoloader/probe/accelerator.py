@@ -2,15 +2,39 @@
 Accelerators on Linux, from the files of their drivers: asking a driver's library could initialise it.
 """
 
+import itertools
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ..facts import AcceleratorFacts, AcceleratorKind
 from .host_io import HostIO
-from .parse import parse_flat_keyed, parse_int
+from .parse import parse_colons, parse_flat_keyed, parse_int
 from .readings import Readings
 
 Names = tuple[str, ...]
 WSL_LIBRARIES = "/usr/lib/wsl/lib"
+
+
+class _Device(NamedTuple):
+    """
+    One device: its UUID, and the memory node that it hangs on, as far as they are known.
+    """
+
+    uuid: str | None = None
+    numa_node: int | None = None
+
+
+class _Seen(NamedTuple):
+    """
+    The devices of one kind, which variables choose from them, and where they were seen.
+    """
+
+    kind: AcceleratorKind
+    devices: tuple[_Device, ...]
+    driver: str | None
+    visible: tuple[Names, ...]
+    source: str
+    numa_source: str
 
 
 def read_accelerator(io: HostIO) -> AcceleratorFacts:
@@ -20,11 +44,14 @@ def read_accelerator(io: HostIO) -> AcceleratorFacts:
     None is none only where /dev can be read: every kind has a file there.
     """
     readings = Readings()
-    for kind, devices, driver, visible, source in (_nvidia(io), _amd(io)):
-        if devices:
-            readings.put("kind", kind, source)
-            readings.put("devices", _visible(devices, io.environment, visible), source)
-            readings.put("driver", driver, source)
+    for seen in (_nvidia(io), _amd(io)):
+        if seen.devices:
+            chosen = _visible(seen.devices, io.environment, seen.visible)
+            readings.put("kind", seen.kind, seen.source)
+            readings.put("devices", len(chosen), seen.source)
+            readings.put("driver", seen.driver, seen.source)
+            nodes = tuple(device.numa_node for device in chosen if device.numa_node is not None)
+            readings.put("numa_nodes", nodes if len(nodes) == len(chosen) else (), seen.numa_source)
             return readings.build(AcceleratorFacts)
     if _is_cuda_under_wsl(io):
         readings.put("kind", "cuda", WSL_LIBRARIES)
@@ -33,35 +60,53 @@ def read_accelerator(io: HostIO) -> AcceleratorFacts:
     return readings.build(AcceleratorFacts)
 
 
-Seen = tuple[AcceleratorKind, int, str | None, tuple[Names, ...], str]
-
-
-def _nvidia(io: HostIO) -> Seen:
+def _nvidia(io: HostIO) -> _Seen:
     """
-    Count NVIDIA's devices. In a container /proc may list all of the host's: the device files say which are here.
+    Find NVIDIA's devices. In a container /proc may list all of the host's: the device files say which are here.
+
+    Source: the NVIDIA driver's README, "The /proc Interface".
     """
-    listed = len(io.list_dir("/proc/driver/nvidia/gpus") or ())
-    files = [name for name in io.list_dir("/dev") or () if name.startswith("nvidia") and name[6:].isdecimal()]
+    gpus = "/proc/driver/nvidia/gpus"
+    files = {name for name in io.list_dir("/dev") or () if name.startswith("nvidia") and name[6:].isdecimal()}
+    here, listed = [], io.list_dir(gpus) or ()
+    for address in listed:
+        information = parse_colons(io.read_text(f"{gpus}/{address}/information"))
+        if f"nvidia{information.get('Device Minor')}" in files:
+            here.append(_Device(information.get("GPU UUID"), _node_of(io, f"/sys/bus/pci/devices/{address}")))
+    known = tuple(here) if len(here) == len(files) else (_Device(),) * min(len(listed), len(files))
     words = (io.read_text("/proc/driver/nvidia/version") or "").partition("Kernel Module")[2].split()
     driver = next((word for word in words if word[0].isdecimal()), None)
-    return "cuda", min(listed, len(files)), driver, (("CUDA_VISIBLE_DEVICES",),), "/proc/driver/nvidia"
+    pci = "/sys/bus/pci/devices/*/numa_node"
+    return _Seen("cuda", known, driver, (("CUDA_VISIBLE_DEVICES",),), "/proc/driver/nvidia", pci)
 
 
-def _amd(io: HostIO) -> Seen:
+def _amd(io: HostIO) -> _Seen:
     """
-    Count AMD's compute nodes: in the driver's topology those with SIMD units are GPUs.
+    Find AMD's compute nodes: in the driver's topology those with SIMD units are GPUs.
 
     A container sees the topology of the whole host: the device files say which GPUs are here.
     """
     nodes = "/sys/class/kfd/kfd/topology/nodes"
     has_driver = "kfd" in (io.list_dir("/dev") or ())
     files = io.list_dir("/dev/dri") or ()
-    texts = (io.read_text(f"{nodes}/{name}/properties") for name in io.list_dir(nodes) or () if has_driver)
-    gpus = [node for text in texts if (node := parse_flat_keyed(text)).get("simd_count")]
-    devices = sum(f"renderD{node.get('drm_render_minor')}" in files for node in gpus)
+    here = []
+    for name in sorted(io.list_dir(nodes) or (), key=lambda name: (len(name), name)) if has_driver else ():
+        node = parse_flat_keyed(io.read_text(f"{nodes}/{name}/properties"))
+        file = f"renderD{node.get('drm_render_minor')}"
+        if node.get("simd_count") and file in files:
+            here.append(_Device(None, _node_of(io, f"/sys/class/drm/{file}/device")))
     driver = (io.read_text("/sys/module/amdgpu/version") or "").strip() or None
     # HIP reads CUDA's variable where its own is not set.
-    return "rocm", devices, driver, (("ROCR_VISIBLE_DEVICES",), ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")), nodes
+    visible = ("ROCR_VISIBLE_DEVICES",), ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+    return _Seen("rocm", tuple(here), driver, visible, nodes, "/sys/class/drm/renderD*/device/numa_node")
+
+
+def _node_of(io: HostIO, folder: str) -> int | None:
+    """
+    Return the memory node of a device; the kernel says -1 where the firmware does not tell.
+    """
+    node = parse_int(io.read_text(f"{folder}/numa_node"))
+    return None if node is None or node < 0 else node
 
 
 def _is_cuda_under_wsl(io: HostIO) -> bool:
@@ -73,24 +118,32 @@ def _is_cuda_under_wsl(io: HostIO) -> bool:
     return "dxg" in (io.list_dir("/dev") or ()) and "libcuda.so.1" in (io.list_dir(WSL_LIBRARIES) or ())
 
 
-def _visible(devices: int, environment: Mapping[str, str], variables: tuple[Names, ...]) -> int:
+def _visible(
+    devices: tuple[_Device, ...], environment: Mapping[str, str], variables: tuple[Names, ...]
+) -> tuple[_Device, ...]:
     """
-    Return how many devices the environment leaves: each variable, or its stand-in, chooses from what is left.
+    Return the devices that the environment leaves: each variable, or its stand-in, chooses from what is left.
     """
     for names in variables:
         chosen = next((environment[name] for name in names if name in environment), None)
         if chosen is not None:
-            entries = [entry.strip() for entry in chosen.split(",")]
-            invalid = (at for at, entry in enumerate(entries) if not _names_device(entry, devices))
-            devices = min(devices, next(invalid, len(entries)))
+            found = (_named(entry.strip(), devices) for entry in chosen.split(","))
+            named = tuple(itertools.takewhile(lambda device: device is not None, found))
+            devices = tuple(device for device in named[: len(devices)] if device is not None)
     return devices
 
 
-def _names_device(entry: str, devices: int) -> bool:
+def _named(entry: str, devices: tuple[_Device, ...]) -> _Device | None:
     """
-    Return whether one entry of the list names a device, by index or by UUID; the first that does not ends the list.
+    Return the device that one entry of a list names, by index or by UUID; the first that names none ends the list.
+
+    A UUID may be cut short. One of a part of a device (MIG) names a device that is not known.
 
     Source: CUDA C++ Programming Guide, "CUDA Environment Variables". Slurm writes ``NoDevFiles`` to hide all.
     """
     index = parse_int(entry)
-    return entry.startswith(("GPU-", "MIG-")) if index is None else 0 <= index < devices
+    if index is not None:
+        return devices[index] if 0 <= index < len(devices) else None
+    if not entry.startswith(("GPU-", "MIG-")):
+        return None
+    return next((device for device in devices if (device.uuid or "").startswith(entry)), _Device())

@@ -94,6 +94,14 @@ def parse_flat_keyed(text: str | None) -> dict[str, int]:
     return {pair[0]: number for pair in pairs if len(pair) == 2 and (number := parse_int(pair[1])) is not None}
 
 
+def parse_colons(text: str | None) -> dict[str, str]:
+    """
+    Return the values of lines ``name: value``, without the white space around both.
+    """
+    pairs = (line.partition(":") for line in (text or "").splitlines())
+    return {name.strip(): value.strip() for name, colon, value in pairs if colon}
+
+
 def parse_oom_kills(text: str | None) -> int | None:
     """
     Return the number of out-of-memory kills that ``memory.events``, ``memory.oom_control`` or ``/proc/vmstat`` counts.
