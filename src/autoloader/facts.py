@@ -41,7 +41,8 @@ class SystemFacts(NamedTuple):
     wsl_version: int | None = None
     """1 or 2 under the Windows Subsystem for Linux, 0 elsewhere on Linux, ``None`` on other systems."""
     container: str | None = None
-    """The kind of container (``docker``, ``podman``, ``kubernetes``, ...); ``none`` where no sign of one was found."""
+    """The kind of container (``docker``, ``podman``, ``kubernetes``, ...); ``unnamed`` where only the control groups
+    tell that this process is in one, ``none`` where no sign of one was found."""
     notebook: str | None = None
     """``colab``, ``kaggle`` or ``jupyter``; ``none`` in a plain process."""
     sources: Mapping[str, str] = {}
@@ -109,6 +110,16 @@ class NumaFacts(NamedTuple):
     """Nodes that have memory; 1 on an ordinary machine."""
     cpu_nodes: int | None = None
     """Nodes that have CPUs."""
+    node_cpus: Mapping[str, tuple[int, ...]] | None = None
+    """Numbers of the online CPUs of each node, by the node's number as text; none of them for a node of memory only.
+    Linux: ``nodeN/cpulist`` in sysfs."""
+    node_memory_bytes: Mapping[str, int] | None = None
+    """Memory of each node that the kernel gives out, a little less than what is built in; 0 for a node of CPUs only.
+    Linux: ``MemTotal`` of ``nodeN/meminfo``."""
+    node_distances: Mapping[str, tuple[int, ...]] | None = None
+    """How far memory is from each node: a row with a number for each node, in the order of their numbers. 10 is the
+    node's own, 20 costs twice as much, 255 cannot be reached (ACPI 6.5, "System Locality Information Table"). Linux:
+    ``nodeN/distance``."""
     sources: Mapping[str, str] = {}
     """Where each known field was read."""
 
@@ -195,7 +206,8 @@ class StorageFacts(NamedTuple):
     device: str | None = None
     """What is mounted there, be it a device, a server's folder, or a name of the file system's own."""
     kind: StorageKind | None = None
-    """What it is made of; ``virtual`` is a disk of a virtual machine, whose nature the host hides."""
+    """What it is made of, the slowest of the disks below where there are several; ``virtual`` is a disk of a virtual
+    machine, whose nature the host hides."""
     size_bytes: int | None = None
     """Size of the file system; ``None`` on a network mount, which is not asked because it may never answer."""
     free_bytes: int | None = None

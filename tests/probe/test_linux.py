@@ -376,6 +376,9 @@ def test_wsl_version_is_by_the_kernels_release(release: str, expected: int) -> N
         pytest.param({}, {"APPTAINER_CONTAINER": "/x.sif"}, ("apptainer", "APPTAINER_CONTAINER"), id="apptainer"),
         pytest.param({}, {"SINGULARITY_CONTAINER": "/x.sif"}, ("apptainer", "APPTAINER_CONTAINER"), id="singularity"),
         pytest.param({"/run/systemd/container": "\n"}, {}, ("none", "no container's mark was found"), id="empty-mark"),
+        pytest.param(
+            {f"{CGROUP}/cgroup.type": "domain\n"}, {}, ("unnamed", f"{CGROUP}/cgroup.type"), id="cgroup-namespace"
+        ),
         pytest.param({}, {}, ("none", "no container's mark was found"), id="none"),
     ],
 )
@@ -426,6 +429,38 @@ def test_numa_nodes_are_those_with_memory_and_those_with_cpus(
     """
     numa = collect(plain(files)).numa
     assert (numa.nodes, numa.cpu_nodes) == expected
+
+
+def test_numa_facts_of_each_node_are_by_its_number() -> None:
+    """
+    Every node is listed, in the order of the numbers, with what its files say and without what they do not.
+    """
+    nodes = {
+        f"{NODE}/node0/cpulist": "0-3\n",
+        f"{NODE}/node0/meminfo": "Node 0 MemTotal:         984716 kB\nNode 0 MemFree:          852372 kB\n",
+        f"{NODE}/node0/distance": "10 21 17\n",
+        f"{NODE}/node2/cpulist": "4-7\n",
+        f"{NODE}/node2/meminfo": "Node 2 MemTotal:              0 kB\n",
+        f"{NODE}/node2/distance": "21 10 28\n",
+        f"{NODE}/node10/cpulist": "\n",
+        f"{NODE}/node10/meminfo": "Node 10 MemTotal:        1030660 kB\n",
+        f"{NODE}/node10/distance": "\ufffd\n",
+    }
+    numa = collect(plain(nodes)).numa
+    assert list(numa.node_cpus or ()) == ["0", "2", "10"]
+    assert numa.node_cpus == {"0": (0, 1, 2, 3), "2": (4, 5, 6, 7), "10": ()}
+    assert numa.node_memory_bytes == {"0": 1_008_349_184, "2": 0, "10": 1_055_395_840}
+    assert numa.node_distances == {"0": (10, 21, 17), "2": (21, 10, 28)}
+    assert numa.sources["node_distances"] == f"{NODE}/node*/distance"
+    assert from_json(HostFacts, to_json(HostFacts(numa=numa))).numa == numa
+
+
+def test_numa_facts_of_nodes_that_say_nothing_are_unknown() -> None:
+    """
+    Nodes without files have neither CPUs nor memory that anybody knows of.
+    """
+    numa = collect(plain(folders=(f"{NODE}/node0", f"{NODE}/nodes"))).numa
+    assert (numa.node_cpus, numa.node_memory_bytes, numa.node_distances) == (None, None, None)
 
 
 GIB = 1 << 30

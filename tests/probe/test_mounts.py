@@ -4,7 +4,7 @@ The mount table, by proc_pid_mountinfo(5).
 
 import pytest
 
-from autoloader.probe.mounts import Mount, is_below, mount_of, parse_mountinfo
+from autoloader.probe.mounts import Mount, is_below, mount_of, parse_mountinfo, parse_overlay_layers
 
 ROOT = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n"
 
@@ -158,3 +158,23 @@ def test_is_below_goes_by_whole_names(path: str, folder: str, expected: bool) ->
     A folder holds what follows its slash.
     """
     assert is_below(path, folder) is expected
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        pytest.param("rw,lowerdir=/l,upperdir=/u,workdir=/w", ("/l", "/u"), id="lower-and-upper"),
+        pytest.param("ro,lowerdir=/a:/b:/c", ("/a", "/b", "/c"), id="three-lower"),
+        pytest.param("rw,lowerdir=/a::/data", ("/a", "/data"), id="data-only"),
+        pytest.param("ro,lowerdir+=/a,lowerdir+=/b:c,datadir+=/d", ("/a", "/b:c", "/d"), id="an-option-for-each"),
+        pytest.param("ro,lowerdir=/a\\134:b:/c", ("/a:b", "/c"), id="colon-in-a-name"),
+        pytest.param("rw,upperdir=/with\\040space\\054comma", ("/with space,comma",), id="octal"),
+        pytest.param("rw,lowerdir=l/A:l/B,upperdir=/u", ("/u",), id="relative"),
+        pytest.param("rw,workdir=/w,index=off", (), id="none"),
+    ],
+)
+def test_overlay_layers_are_the_folders_of_its_options(options: str, expected: tuple[str, ...]) -> None:
+    """
+    Each folder that shows through an overlay is named; its working folder does not show.
+    """
+    assert parse_overlay_layers(tuple(options.split(","))) == expected

@@ -7,17 +7,20 @@ import pytest
 from autoloader.probe.parse import (
     NO_LIMIT,
     is_python_program,
+    is_rotation_reported,
     parse_cfs_quota,
     parse_colons,
     parse_cpu_list,
     parse_cpu_max,
     parse_cpu_model,
+    parse_distances,
     parse_flat_keyed,
     parse_int,
     parse_limit,
     parse_load,
     parse_mapped_libraries,
     parse_meminfo,
+    parse_node_cpus,
     parse_os_release,
     parse_slurm_count,
     reimported_main,
@@ -83,6 +86,66 @@ def test_meminfo_in_kilobytes_is_bytes() -> None:
     """
     text = "MemTotal:       24684096 kB\nActive(anon):  12 kB\nHugePages_Total:       3\nVmallocTotal: kB\nBad: -1 kB\n"
     assert parse_meminfo(text) == {"MemTotal": 25_276_514_304, "Active": 12_288, "HugePages_Total": 3}
+
+
+def test_meminfo_of_a_memory_node_is_bytes() -> None:
+    """
+    Each line of a node's file begins with its number.
+    """
+    text = "Node 10 MemTotal:         984716 kB\nNode 10 Active(anon):          8 kB\nNode 10 HugePages_Total:     0\n"
+    assert parse_meminfo(text) == {"MemTotal": 1_008_349_184, "Active": 8192, "HugePages_Total": 0}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("0-2,4-5\n", (0, 1, 2, 4, 5), id="holes"),
+        pytest.param("\n", (), id="memory-only"),
+        pytest.param("", (), id="empty"),
+        pytest.param("all\n", None, id="word"),
+        pytest.param(None, None, id="no-file"),
+    ],
+)
+def test_cpus_of_a_memory_node_may_be_none_at_all(text: str | None, expected: tuple[int, ...] | None) -> None:
+    """
+    An empty line says that there are none; no file says nothing.
+    """
+    assert parse_node_cpus(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("10 21 17\n", (10, 21, 17), id="three"),
+        pytest.param("10\n", (10,), id="one"),
+        pytest.param("10 far\n", None, id="word"),
+        pytest.param("\n", None, id="empty"),
+        pytest.param(None, None, id="no-file"),
+    ],
+)
+def test_distances_of_a_memory_node_are_numbers_or_none(text: str | None, expected: tuple[int, ...] | None) -> None:
+    """
+    A row of which one number makes no sense is unknown as a whole.
+    """
+    assert parse_distances(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        pytest.param("\0\ufffd\0\x3c\x1c\x20\0\0", True, id="7200-turns"),
+        pytest.param("\0\ufffd\0\x3c\x3a\ufffd\0\0", True, id="15000-turns"),
+        pytest.param("\0\ufffd\0\x3c\0\1\0\0", True, id="does-not-turn"),
+        pytest.param("\0\ufffd\0\x3c\0\0\0\0", False, id="not-reported"),
+        pytest.param("\0\ufffd\0", None, id="cut-off"),
+        pytest.param(None, None, id="no-page"),
+    ],
+)
+def test_rotation_of_a_scsi_page_is_reported_or_not(page: str | None, expected: bool | None) -> None:
+    """
+    Bytes 4 and 5 of page B1h are 0 where the disk does not report its rotation rate.
+    """
+    assert is_rotation_reported(page) is expected
 
 
 @pytest.mark.parametrize("text", ["", "\x00\ufffd", "MemTotal: " + "9" * 5000 + " kB", None])

@@ -3,6 +3,7 @@ Linux: procfs, sysfs and control groups.
 """
 
 import posixpath
+import re
 
 from ..facts import CpuFacts, HostFacts, JobFacts, LimitFacts, MemoryFacts, NumaFacts, SharedMemoryFacts, SystemFacts
 from . import cgroup
@@ -15,9 +16,11 @@ from .parse import (
     NO_LIMIT,
     parse_cpu_list,
     parse_cpu_model,
+    parse_distances,
     parse_int,
     parse_load,
     parse_meminfo,
+    parse_node_cpus,
     parse_oom_kills,
     parse_os_release,
     tightest,
@@ -117,6 +120,9 @@ def _container(io: HostIO) -> tuple[str, str]:
         return named, "/run/systemd/container or the variable 'container'"
     if "SINGULARITY_CONTAINER" in io.environment or "APPTAINER_CONTAINER" in io.environment:
         return "apptainer", "APPTAINER_CONTAINER"
+    if io.read_text("/sys/fs/cgroup/cgroup.type") is not None:
+        # Kernel, cgroup-v2.rst: all groups have this file but the host's root, which a cgroup namespace hides.
+        return "unnamed", "/sys/fs/cgroup/cgroup.type"
     return "none", "no container's mark was found"
 
 
@@ -185,14 +191,24 @@ def _put_topology(readings: Readings, io: HostIO, online: tuple[int, ...]) -> No
 def _read_numa(io: HostIO) -> NumaFacts:
     readings = Readings()
     folder = "/sys/devices/system/node"
-    with_memory = parse_cpu_list(io.read_text(f"{folder}/has_memory"))
-    with_cpus = parse_cpu_list(io.read_text(f"{folder}/has_cpu"))
-    if io.list_dir(folder) is None and io.list_dir(posixpath.dirname(folder)) is not None:
+    names = io.list_dir(folder)
+    if names is None and io.list_dir(posixpath.dirname(folder)) is not None:
         readings.put("nodes", 1, "the kernel shows no memory nodes")
         readings.put("cpu_nodes", 1, "the kernel shows no memory nodes")
-    else:
-        readings.put("nodes", with_memory and len(with_memory), f"{folder}/has_memory")
-        readings.put("cpu_nodes", with_cpus and len(with_cpus), f"{folder}/has_cpu")
+        return readings.build(NumaFacts)
+    with_memory = parse_cpu_list(io.read_text(f"{folder}/has_memory"))
+    with_cpus = parse_cpu_list(io.read_text(f"{folder}/has_cpu"))
+    readings.put("nodes", with_memory and len(with_memory), f"{folder}/has_memory")
+    readings.put("cpu_nodes", with_cpus and len(with_cpus), f"{folder}/has_cpu")
+    numbers = sorted(int(name[4:]) for name in names or () if re.fullmatch("node[0-9]{1,9}", name))
+    for field, file, parse in (
+        ("node_cpus", "cpulist", parse_node_cpus),
+        ("node_memory_bytes", "meminfo", lambda text: parse_meminfo(text).get("MemTotal")),
+        ("node_distances", "distance", parse_distances),
+    ):
+        found = {str(number): parse(io.read_text(f"{folder}/node{number}/{file}")) for number in numbers}
+        known = {number: value for number, value in found.items() if value is not None}
+        readings.put(field, known or None, f"{folder}/node*/{file}")
     return readings.build(NumaFacts)
 
 

@@ -53,6 +53,21 @@ def _unescape(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
+def parse_overlay_layers(options: tuple[str, ...]) -> tuple[str, ...]:
+    """
+    Return the folders that an overlay shows, by the options of its mount; those without a full path are left out.
+
+    A colon stands between lower folders, and a backslash before a colon in a name. Newer kernels write an option for
+    each. Source: kernel, filesystems/overlayfs.rst, "Multiple lower layers" and "Data-only lower layers".
+    """
+    folders: list[str] = []
+    for name, _, value in (option.partition("=") for option in options):
+        if name in {"upperdir", "lowerdir", "lowerdir+", "datadir+"}:
+            text = _unescape(value)
+            folders += re.split(r"(?<!\\):", text) if name == "lowerdir" else [text]
+    return tuple(folder.replace("\\:", ":") for folder in folders if folder.startswith("/"))
+
+
 def mount_of(path: str, mounts: tuple[Mount, ...]) -> Mount | None:
     """
     Return the mount that holds an absolute, resolved path; of mounts over one another the last.

@@ -34,13 +34,28 @@ def parse_cpu_list(text: str | None) -> tuple[int, ...] | None:
     return tuple(sorted(cpus)) or None
 
 
+def parse_node_cpus(text: str | None) -> tuple[int, ...] | None:
+    """
+    Return the CPUs of a memory node, none of them for an empty line, as the kernel writes it for a node without CPUs.
+    """
+    return () if text is not None and not text.strip() else parse_cpu_list(text)
+
+
+def parse_distances(text: str | None) -> tuple[int, ...] | None:
+    """
+    Return the numbers of a memory node's ``distance``. Source: kernel, ABI/stable/sysfs-devices-node.
+    """
+    numbers = tuple(parse_int(word) for word in (text or "").split())
+    return tuple(number for number in numbers if number is not None) if numbers and None not in numbers else None
+
+
 def parse_meminfo(text: str | None) -> dict[str, int]:
     """
-    Return the sizes of /proc/meminfo in bytes, by name. Source: proc_meminfo(5).
+    Return the sizes of /proc/meminfo, or of a memory node's meminfo, in bytes by name. Source: proc_meminfo(5).
     """
     sizes = {}
     for line in (text or "").splitlines():
-        match = re.fullmatch(r"(\w+)(?:\(\w+\))?:\s+([0-9]{1,20})(?: kB)?\s*", line)
+        match = re.fullmatch(r"(?:Node [0-9]+ )?(\w+)(?:\(\w+\))?:\s+([0-9]{1,20})(?: kB)?\s*", line)
         if match is not None:
             sizes[match[1]] = int(match[2]) * (1024 if line.rstrip().endswith("kB") else 1)
     return sizes
@@ -143,6 +158,18 @@ def parse_slurm_count(text: str | None, node: int = 0) -> int | None:
         if node < 0:
             break
     return count
+
+
+def is_rotation_reported(page: str | None) -> bool | None:
+    """
+    Return whether a SCSI disk says how fast it turns, or that it does not turn at all.
+
+    Args:
+        page: Its page B1h, ``vpd_pgb1`` in sysfs, with U+FFFD for what is not UTF-8. Bytes 4 and 5 are the medium's
+            rotation rate: 0 is "not reported", 1 "does not turn". Source: SCSI Block Commands 4, "Block Device
+            Characteristics VPD page".
+    """
+    return None if page is None or len(page) < 6 else page[4:6] != "\0\0"
 
 
 def parse_load(text: str | None) -> float | None:

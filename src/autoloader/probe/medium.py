@@ -1,0 +1,184 @@
+"""
+What a mount's data lies on, through partitions, LVM, dm-crypt, RAID, loop devices, btrfs and overlays.
+
+Source: kernel, ABI/stable/sysfs-block, ABI/testing/sysfs-block-loop; filesystems/overlayfs.rst.
+"""
+
+import posixpath
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..facts import StorageKind
+from .host_io import HostIO
+from .mounts import Mount, mount_of, parse_overlay_layers
+from .parse import is_rotation_reported
+
+NETWORK_FILESYSTEMS = frozenset(
+    {
+        *(
+            "9p",
+            "afs",
+            "beegfs",
+            "ceph",
+            "cifs",
+            "coda",
+            "davfs",
+            "drvfs",
+            "gfs2",
+            "glusterfs",
+            "gpfs",
+            "lustre",
+            "nfs",
+        ),
+        *("nfs4", "ocfs2", "orangefs", "panfs", "pvfs2", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "wekafs"),
+    }
+)
+"""
+File systems whose data crosses a network, or the wall of a virtual machine, at every read.
+"""
+
+LOCAL_FUSE_FILESYSTEMS = frozenset(
+    {
+        *("fuse.bindfs", "fuse.encfs", "fuse.fuse-overlayfs", "fuse.gocryptfs", "fuse.lxcfs", "fuse.mergerfs"),
+        *("fuse.squashfuse", "fuse.squashfuse_ll", "fuse.unionfs"),
+    }
+)
+"""
+File systems in user space whose data is on this machine; all others stand for object stores and servers.
+"""
+
+MEMORY_FILESYSTEMS = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
+
+PHYSICAL_DRIVERS = frozenset({"sd", "hd"})
+
+VIRTUAL_DISKS = ("QEMU", "VBOX", "VMWARE", "VIRTUAL", "MSFT", "GOOGLE")
+"""
+Words by which hypervisors name their disks, in the vendor (SCSI) or the model (ATA) of sysfs.
+"""
+
+SLOWEST_FIRST: tuple[StorageKind, ...] = ("network", "hdd", "unknown", "virtual", "ssd", "nvme", "memory")
+"""
+What a stack of several media is as slow as; one that is not known may be slower than all that follow it.
+"""
+
+
+class Medium(NamedTuple):
+    """
+    A kind of medium, and the file or folder that says so.
+    """
+
+    kind: StorageKind
+    source: str
+
+
+UNKNOWN = Medium("unknown", "/proc/self/mountinfo")
+
+
+def read_medium(mount: Mount, io: HostIO, mounts: tuple[Mount, ...]) -> Medium:
+    """
+    Return the slowest medium below a mount.
+
+    Args:
+        mount: What is asked about.
+        io: The host.
+        mounts: All mounts, for overlays and loop devices, which lie on other mounts.
+    """
+    return _of_mount(mount, io, mounts, frozenset())
+
+
+def _slowest(media: Iterable[Medium]) -> Medium:
+    return min(media, key=lambda medium: SLOWEST_FIRST.index(medium.kind), default=UNKNOWN)
+
+
+def _of_mount(mount: Mount, io: HostIO, mounts: tuple[Mount, ...], seen: frozenset[str]) -> Medium:
+    """
+    Return the slowest medium of a mount's disks or layers.
+
+    In a container the layers of ``/`` are named as the host sees them, and seem to lie on ``/`` itself.
+    """
+    if _crosses_network(mount.filesystem):
+        return Medium("network", "/proc/self/mountinfo")
+    if mount.filesystem in MEMORY_FILESYSTEMS:
+        return Medium("memory", "/proc/self/mountinfo")
+    if str(mount.number) in seen:
+        return UNKNOWN
+    seen |= {str(mount.number)}
+    if mount.filesystem == "overlay":
+        return _slowest(_of_path(layer, io, mounts, seen) for layer in parse_overlay_layers(mount.super_options))
+    return _slowest(_of_device(folder, io, mounts, seen) for folder in _device_folders(mount, io))
+
+
+def _of_path(path: str, io: HostIO, mounts: tuple[Mount, ...], seen: frozenset[str]) -> Medium:
+    resolved = io.real_path(path)
+    mount = None if resolved is None else mount_of(resolved, mounts)
+    return UNKNOWN if mount is None else _of_mount(mount, io, mounts, seen)
+
+
+def _device_folders(mount: Mount, io: HostIO) -> tuple[str, ...]:
+    """
+    Return the links in sysfs to the devices of a mount.
+
+    Where the file system hands out numbers of its own (major 0), it is found by the name of what was mounted: of a
+    btrfs that is one device of several, and of a bcachefs all of them, with colons between.
+    """
+    major, minor = mount.device
+    if major != 0:
+        return (f"/sys/dev/block/{major}:{minor}",)
+    paths = [io.real_path(part) or part for part in mount.source.split(":") if part.startswith("/dev/")]
+    names = [posixpath.basename(path) for path in paths]
+    if mount.filesystem == "btrfs":
+        for folder in (f"/sys/fs/btrfs/{each}/devices" for each in io.list_dir("/sys/fs/btrfs") or ()):
+            devices = io.list_dir(folder) or ()
+            if set(names) & set(devices):
+                return tuple(f"{folder}/{name}" for name in devices)
+    return tuple(f"/sys/class/block/{name}" for name in names)
+
+
+def _of_device(link: str, io: HostIO, mounts: tuple[Mount, ...], seen: frozenset[str]) -> Medium:
+    """
+    Return the slowest medium below a block device: its disk's where it is a partition, its parts' where it has some.
+    """
+    folder = io.real_path(link)
+    if folder is None or folder in seen or io.list_dir(folder) is None:
+        return UNKNOWN
+    if io.read_text(f"{folder}/partition") is not None:
+        folder = posixpath.dirname(folder)
+    seen |= {folder}
+    parts = io.list_dir(f"{folder}/slaves")
+    if parts:
+        return _slowest(_of_device(f"{folder}/slaves/{name}", io, mounts, seen) for name in parts)
+    backing_file = io.read_text(f"{folder}/loop/backing_file")
+    if backing_file is not None:
+        return _of_path(backing_file.rstrip("\n"), io, mounts, seen)
+    return Medium(_disk_kind(folder, io), folder)
+
+
+def _crosses_network(filesystem: str) -> bool:
+    is_fuse = filesystem == "fuse" or filesystem.startswith("fuse.")
+    return filesystem in NETWORK_FILESYSTEMS or (is_fuse and filesystem not in LOCAL_FUSE_FILESYSTEMS)
+
+
+def _disk_kind(folder: str, io: HostIO) -> StorageKind:
+    """
+    Return the kind of one whole disk, by its driver's name, its vendor and model, and its rotational flag.
+
+    The flag lies on virtual disks: virtio, Xen and others may all say 1. It is believed on a physical bus only, and on
+    QEMU's SCSI disks, which say what their owner told them to, unless they say that he told them nothing.
+    """
+    name = posixpath.basename(folder)
+    if name.startswith("nvme"):
+        return "nvme"
+    if name.startswith(("zram", "ram")):
+        return "memory"
+    if name.startswith(("vd", "xvd")):
+        return "virtual"
+    vendor, model = ((io.read_text(f"{folder}/device/{word}") or "").strip().upper() for word in ("vendor", "model"))
+    if vendor == "QEMU":
+        is_virtual = is_rotation_reported(io.read_text(f"{folder}/device/vpd_pgb1")) is False
+    else:
+        is_virtual = "/virtio" in folder or any(word in f"{vendor} {model}" for word in VIRTUAL_DISKS)
+    if is_virtual:
+        return "virtual"
+    if name[:2] in PHYSICAL_DRIVERS:
+        return {"0": "ssd", "1": "hdd"}.get((io.read_text(f"{folder}/queue/rotational") or "").strip(), "unknown")  # type: ignore[return-value]
+    return "unknown"
