@@ -67,7 +67,7 @@ def test_broadcasts_reach_every_copy_from_the_next_epoch_on(
     assert changes_said(caplog) == 0
 
 
-@pytest.mark.parametrize("way", ["inline", "thread", "process"])
+@pytest.mark.parametrize("way", ["inline", "thread", pytest.param("process", marks=pytest.mark.slow_spawn)])
 def test_broadcast_and_set_epoch_go_together(way: str, host: Any) -> None:
     """
     Both are passed on at once, and a later epoch alone brings no older value back.

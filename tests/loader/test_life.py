@@ -199,6 +199,7 @@ class Sleepy(datasets.Numbers):
         return super().__getitem__(index)
 
 
+@pytest.mark.slow_spawn
 def test_close_with_sleeping_workers_waits_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     The time to end is one deadline for all workers, and then they are terminated.

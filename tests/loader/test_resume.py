@@ -151,6 +151,7 @@ def test_callers_generators_do_not_notice_a_resume(num_workers: int, kind: str) 
         assert global_states() == before
 
 
+@pytest.mark.slow_spawn
 @pytest.mark.parametrize("kind", ["shuffle", "seed", "users-drawn"])
 def test_epoch_that_is_cut_again_and_again_is_whole(kind: str) -> None:
     """
@@ -200,7 +201,7 @@ def test_same_loader_can_go_back_to_an_earlier_state(kind: str) -> None:
             assert epochs_of(resumed(loader, run.states[epoch][cut])) == [run.epochs[epoch][cut:]]
 
 
-@pytest.mark.parametrize("num_workers", [0, 1, pytest.param(3, marks=pytest.mark.slow_spawn)])
+@pytest.mark.parametrize("num_workers", [0, *(pytest.param(each, marks=pytest.mark.slow_spawn) for each in (1, 3))])
 @pytest.mark.parametrize("count", [1, 4, 5])
 def test_batch_that_raised_an_error_is_not_loaded_again(count: int, num_workers: int) -> None:
     """

@@ -194,7 +194,8 @@ OTHER_NUMBER = "Remembers was read by {} workers, and would be by {} now"
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [(0, 1), (1, 0), pytest.param(2, 1, marks=SLOW), pytest.param(1, 2, marks=SLOW)]
+    ("before", "after"),
+    [(0, 1), pytest.param(1, 0, marks=SLOW), pytest.param(2, 1, marks=SLOW), pytest.param(1, 2, marks=SLOW)],
 )
 def test_stream_with_another_number_of_workers_begins_anew_and_says_so(before: int, after: int) -> None:
     """

@@ -108,7 +108,8 @@ def test_batch_that_raised_an_error_is_not_counted(way: str, host: Host) -> None
 
 
 @pytest.mark.parametrize(
-    ("num_workers", "prefetch_factor"), [(1, 2), (2, 2), pytest.param(2, 5, marks=pytest.mark.slow_spawn)]
+    ("num_workers", "prefetch_factor"),
+    [(1, 2), *(pytest.param(2, each, marks=pytest.mark.slow_spawn) for each in (2, 5))],
 )
 def test_batches_in_flight_are_those_that_workers_were_asked_for(num_workers: int, prefetch_factor: int) -> None:
     """
@@ -131,6 +132,7 @@ def test_batches_in_flight_are_those_that_workers_were_asked_for(num_workers: in
         assert loader.stats().in_flight == 0
 
 
+@pytest.mark.slow_spawn
 def test_batches_in_flight_of_two_iterators_add_up() -> None:
     """
     Inline nothing is asked for ahead.
@@ -174,7 +176,7 @@ def test_restarts_are_counted_and_batches_still_once(tmp_path: Path, host: Host)
         pytest.param({"batch_size": 4, "collate_fn": len}, 12, id="collate-to-a-number"),
     ],
 )
-@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize("num_workers", [0, pytest.param(1, marks=pytest.mark.slow_spawn)])
 def test_samples_are_counted_by_indices(num_workers: int, arguments: dict[str, Any], samples: int) -> None:
     """
     Whatever the collate function makes of them.
@@ -184,7 +186,7 @@ def test_samples_are_counted_by_indices(num_workers: int, arguments: dict[str, A
         assert loader.stats().total.samples == samples
 
 
-@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize("num_workers", [0, pytest.param(1, marks=pytest.mark.slow_spawn)])
 def test_samples_of_a_stream_are_not_known(num_workers: int) -> None:
     """
     Nobody gave it indices, and no rate of samples is told.

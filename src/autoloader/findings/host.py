@@ -41,6 +41,12 @@ FINDINGS = (
         text="{variable} is set, and this process may use {cpus} CPUs only: all workers would share them.",
         fix="Import autoloader before torch, which shows what OpenMP took away, or set OMP_PROC_BIND=false.",
     ),
+    Finding(
+        id="host.numa-near",
+        title="Workers run near the accelerator",
+        text="Workers run on the {cpus} CPUs of memory node {node}, where the accelerator of this process is.",
+        fix="Pass numa='off' to let them run on all CPUs of this process.",
+    ),
 )
 """
 The findings of this area, in the order of the docs.

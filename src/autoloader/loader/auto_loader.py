@@ -40,6 +40,7 @@ from .ranks import distributed_sampler, not_sharded
 from .starting import (
     Started,
     is_users,
+    numa_notes,
     refuse_in_starting_worker,
     report,
     report_method,
@@ -98,6 +99,7 @@ class AutoLoader(DataLoader[B_co]):
             so once, ``"raise"`` raises WorkersCannotStartError when the loader is iterated.
         on_worker_death: What to do when a worker process dies: ``"raise"`` raises WorkerDiedError, ``"restart"`` starts
             new workers, which go on with what was not served; with half as many where memory was short.
+        numa: ``"auto"`` runs workers on the accelerator's memory node if it has CPUs for them, ``"off"`` on all CPUs.
 
     Raises:
         ArgumentError: A count makes no sense. It is a ValueError, too.
@@ -134,6 +136,7 @@ class AutoLoader(DataLoader[B_co]):
         distributed: bool = False,
         on_unsafe: str = "fallback",
         on_worker_death: str = "raise",
+        numa: str = "auto",
     ) -> None:
         optional = {
             "num_workers": num_workers,
@@ -147,7 +150,7 @@ class AutoLoader(DataLoader[B_co]):
         fixed = {name: value for name, value in optional.items() if value is not None}
         check_dataset(dataset)
         self.epochs, self.seed = epochs, seed
-        self.on_unsafe, self.on_worker_death = on_unsafe, on_worker_death
+        self.on_unsafe, self.on_worker_death, self.numa = on_unsafe, on_worker_death, numa
         check_counts(fixed)
         request = LoaderRequest(fixed=fixed, batch_size=batch_size, epochs=epochs)
         self._is_copy = main_guard.is_starting_worker()  # which imports the script again: it neither looks nor speaks
@@ -185,6 +188,7 @@ class AutoLoader(DataLoader[B_co]):
             **self.plan.as_kwargs(),
         )
         notes = not_sharded(samplers_of(self.sampler, self.batch_sampler))
+        notes += numa_notes(self._facts, self.numa, self.plan.value("num_workers"))
         self.plan = replace(self.plan, notes=(*self.plan.notes, *notes)) if notes else self.plan
         self._makes_order = sampler is None and batch_sampler is None and generator is None
         self._is_constructed = True

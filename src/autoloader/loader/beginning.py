@@ -140,5 +140,5 @@ def _make_inner(
         resumed=resumed,
         version=loader._course.epochs.version,
         on_inline=loader._note_inline if loader.plan.value("backend") == "thread" else None,
-        cpus=cpus_for_workers(loader._facts),
+        cpus=cpus_for_workers(loader._facts, loader.numa, settings.get("num_workers", 0)),
     )

@@ -30,7 +30,7 @@ For each count the smallest value, and what it counts.
 """
 
 
-WORDS = {"on_unsafe": ("fallback", "raise"), "on_worker_death": ("raise", "restart")}
+WORDS = {"on_unsafe": ("fallback", "raise"), "on_worker_death": ("raise", "restart"), "numa": ("auto", "off")}
 """
 The words that an argument takes.
 """

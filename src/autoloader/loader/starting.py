@@ -14,6 +14,7 @@ from ..plan import NEEDS_WORKERS, Choice, LoaderRequest, Note, Plan
 from ..policy import Obstacle, fallback, find_hazard, find_obstacle, find_obstacle_to, obstacle, start_candidates
 from ..policy.limits import size_text
 from ..policy.multiprocessing_context import method_name
+from ..policy.numa import near_cpus
 from ..start import main_guard, round_trip
 from .warn import warn_once
 
@@ -172,14 +173,29 @@ def without_workers(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in NEEDS_WORKERS} | {"num_workers": 0}
 
 
-def cpus_for_workers(facts: HostFacts | None) -> frozenset[int] | None:
+def cpus_for_workers(facts: HostFacts, numa: str, num_workers: int) -> frozenset[int] | None:
     """
-    Return the CPUs that workers shall have, where OpenMP bound the thread that starts them to fewer.
+    Return the CPUs that workers shall have, ``None`` for those that they inherit.
+
+    They are those near the accelerator, or all of this process's where OpenMP bound the thread that starts them.
     """
-    cpu = None if facts is None else facts.cpu
-    if cpu is None or cpu.affinity is None or cpu.affinity_now in {None, cpu.affinity}:
+    cpu, near = facts.cpu, near_cpus(facts, num_workers) if numa == "auto" else None
+    if near is not None:
+        return frozenset(near.cpus)
+    if cpu.affinity is None or cpu.affinity_now in {None, cpu.affinity}:
         return None
     return frozenset(cpu.affinity)
+
+
+def numa_notes(facts: HostFacts, numa: str, num_workers: int) -> tuple[Note, ...]:
+    """
+    Return what is to be noted where workers run near the accelerator.
+    """
+    near = near_cpus(facts, num_workers) if numa == "auto" else None
+    if near is None:
+        return ()
+    text = describe("host.numa-near", node=near.node, cpus=len(near.cpus))
+    return (Note(finding="host.numa-near", text=text),)
 
 
 def start_failed(error: Exception) -> Obstacle:
