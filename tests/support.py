@@ -42,6 +42,7 @@ class FakeHost:
     accelerators: tuple[str, ...] | None = None
     memory: tuple[int, int] | None = None
     read_only: frozenset[str] = frozenset()
+    sysctls: dict[str, int | str] = field(default_factory=dict)
 
     def _is_folder(self, path: str) -> bool:
         prefix = path.rstrip("/") + "/"
@@ -134,3 +135,11 @@ class FakeHost:
 
     def psutil_memory(self) -> tuple[int, int] | None:
         return self.memory
+
+    def sysctl_number(self, name: str) -> int | None:
+        value = self.sysctls.get(name)
+        return value if isinstance(value, int) else None
+
+    def sysctl_text(self, name: str) -> str | None:
+        value = self.sysctls.get(name)
+        return value if isinstance(value, str) else None

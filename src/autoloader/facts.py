@@ -77,6 +77,10 @@ class CpuFacts(NamedTuple):
     """Physical cores that are online."""
     sockets: int | None = None
     """Processor packages."""
+    performance_cpus: int | None = None
+    """Logical CPUs of the fastest kind, where the processor has several kinds; ``None`` where it has one."""
+    efficiency_cpus: int | None = None
+    """Logical CPUs of all slower kinds, where it has several."""
     affinity: tuple[int, ...] | None = None
     """Numbers of the CPUs on which the scheduler may place this process, before OpenMP bound its main thread."""
     affinity_now: tuple[int, ...] | None = None

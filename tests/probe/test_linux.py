@@ -105,6 +105,8 @@ def test_plain_server_has_every_fact() -> None:
         "logical": 8,
         "physical": 4,
         "sockets": 2,
+        "performance_cpus": None,
+        "efficiency_cpus": None,
         "affinity": [0, 1, 2, 3, 4, 5, 6, 7],
         "affinity_now": [0, 1, 2, 3, 4, 5, 6, 7],
         "affinity_bound_by": None,

@@ -330,6 +330,42 @@ class RealHost:
         except Exception:  # noqa: BLE001 (a broken psutil raises anything, PermissionError at import for one)
             return None
 
+    def sysctl_number(self, name: str) -> int | None:
+        """
+        Return a variable of macOS's kernel that is a number.
+        """
+        value = _sysctl(name)
+        return int.from_bytes(value, sys.byteorder, signed=True) if value is not None and len(value) in {4, 8} else None
+
+    def sysctl_text(self, name: str) -> str | None:
+        """
+        Return a variable of macOS's kernel that is a text.
+        """
+        value = _sysctl(name)
+        return None if value is None else value.split(b"\0")[0].decode("utf-8", "replace")
+
+
+def _sysctl(name: str) -> bytes | None:
+    """
+    Return the bytes of a variable of macOS's kernel; ``None`` where there is none of that name.
+
+    Source: sysctlbyname(3).
+    """
+    if sys.platform != "darwin":
+        return None
+    try:
+        import ctypes
+
+        ask = ctypes.CDLL(None).sysctlbyname
+        size_of = ctypes.POINTER(ctypes.c_size_t)
+        ask.argtypes = [ctypes.c_char_p, ctypes.c_void_p, size_of, ctypes.c_void_p, ctypes.c_size_t]
+        ask.restype = ctypes.c_int
+        size = ctypes.c_size_t(1024)
+        value = ctypes.create_string_buffer(size.value)
+        return value.raw[: size.value] if ask(name.encode(), value, ctypes.byref(size), None, 0) == 0 else None
+    except (AttributeError, ImportError, OSError, ValueError):
+        return None
+
 
 def _describe_thread(thread: Any) -> PythonThread:
     """

@@ -186,6 +186,33 @@ def _put_topology(readings: Readings, io: HostIO, online: tuple[int, ...]) -> No
     readings.put("physical", len(cores - {None}) or None, f"{folder}/cpu*/topology")
     known = {number for text in packages if (number := parse_int(text)) is not None and number >= 0}
     readings.put("sockets", len(known) or None, f"{folder}/cpu*/topology")
+    kinds = _kinds_of_cpus(io, online)
+    if kinds is not None:
+        fast, slow, source = kinds
+        readings.put("performance_cpus", fast, source)
+        readings.put("efficiency_cpus", slow, source)
+
+
+def _kinds_of_cpus(io: HostIO, online: tuple[int, ...]) -> tuple[int, int, str] | None:
+    """
+    Count the CPUs of the fastest kind, and all others; ``None`` where all are of one kind.
+
+    Intel's hybrid processors have a counter of events for each kind, ARM's CPUs a capacity each.
+
+    Source: kernel, admin-guide/perf and ABI/testing/sysfs-bus-event_source-devices (cpus); ABI/testing/
+    sysfs-devices-system-cpu (cpu_capacity).
+    """
+    fast = parse_cpu_list(io.read_text("/sys/devices/cpu_core/cpus"))
+    if fast is not None and set(fast) & set(online):
+        fast_here = len(set(fast) & set(online))
+        return (fast_here, len(online) - fast_here, "/sys/devices/cpu_core/cpus") if fast_here < len(online) else None
+    folder = "/sys/devices/system/cpu"
+    if parse_int(io.read_text(f"{folder}/cpu{online[0]}/cpu_capacity")) is None:
+        return None
+    capacities = [parse_int(io.read_text(f"{folder}/cpu{cpu}/cpu_capacity")) or 0 for cpu in online]
+    fast_here = capacities.count(max(capacities))
+    source = f"{folder}/cpu*/cpu_capacity"
+    return (fast_here, len(online) - fast_here, source) if fast_here < len(online) else None
 
 
 def _read_numa(io: HostIO) -> NumaFacts:

@@ -31,3 +31,12 @@ class Readings:
         Return the record of these values.
         """
         return record_class(**self._values, sources=self._sources)
+
+    def extend(self, record: R) -> R:
+        """
+        Return *record*, which knows some of its fields already, with what of these values is known.
+        """
+        known = {name: self._values[name] for name in self._sources}
+        facts: Any = record
+        extended: R = facts._replace(**known, sources={**facts.sources, **self._sources})
+        return extended

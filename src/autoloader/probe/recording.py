@@ -16,7 +16,10 @@ from .questions import HostIO, MainModule
 
 SCHEMA = 1
 
-WITH_ARGUMENT = ("read_text", "list_dir", "real_path", "is_writable", "disk_space", "resource_limit")
+WITH_ARGUMENT = (
+    *("read_text", "list_dir", "real_path", "is_writable", "disk_space", "resource_limit"),
+    *("sysctl_number", "sysctl_text"),
+)
 """
 The questions that take one argument, a text.
 """
