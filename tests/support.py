@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from autoloader.probe.host_io import DiskSpace, MainModule, PythonThread, StartMethods
+from autoloader.probe.questions import WindowsMemory
 
 
 @dataclass
@@ -42,6 +43,9 @@ class FakeHost:
     accelerators: tuple[str, ...] | None = None
     memory: tuple[int, int] | None = None
     read_only: frozenset[str] = frozenset()
+    commit: WindowsMemory | None = None
+    processors: str | None = None
+    drives: dict[str, str] = field(default_factory=dict)
     sysctls: dict[str, int | str] = field(default_factory=dict)
 
     def _is_folder(self, path: str) -> bool:
@@ -143,3 +147,12 @@ class FakeHost:
     def sysctl_text(self, name: str) -> str | None:
         value = self.sysctls.get(name)
         return value if isinstance(value, str) else None
+
+    def windows_memory(self) -> WindowsMemory | None:
+        return self.commit
+
+    def windows_processors(self) -> str | None:
+        return self.processors
+
+    def drive_kind(self, path: str) -> str | None:
+        return self.drives.get(path)

@@ -143,8 +143,12 @@ class MemoryFacts(NamedTuple):
     """The least that any of these groups still grants, its reclaimable file cache counted as free."""
     cgroup_usage_bytes: int | None = None
     """What the group of *cgroup_limit_bytes* holds, its reclaimable file cache left out; ``None`` without a limit."""
+    commit_limit_bytes: int | None = None
+    """Windows: what may be allocated by all processes together, used or not."""
+    commit_headroom_bytes: int | None = None
+    """Windows: what this process may still allocate of it."""
     headroom_bytes: float | None = None
-    """The smaller of *available_bytes* and *cgroup_headroom_bytes*."""
+    """The smallest of *available_bytes*, *cgroup_headroom_bytes* and *commit_headroom_bytes*."""
     bound_by: str | None = None
     """The field that *headroom_bytes* was taken from."""
     swap_total_bytes: int | None = None

@@ -11,7 +11,7 @@ from .host_io import HostIO, RealHost
 from .interpreter import read_process, read_start_methods
 from .job import read_job
 
-BACKENDS = {"linux": "linux", "darwin": "macos"}
+BACKENDS = {"linux": "linux", "darwin": "macos", "win32": "windows"}
 """
 The module for each system that has one of its own, by Python's name for it; only the one that is used is imported.
 """

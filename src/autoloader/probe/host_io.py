@@ -11,24 +11,19 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .questions import DiskSpace, HostIO, MainModule, PythonThread, StartMethods
+from .questions import (
+    DiskSpace,
+    HostIO,
+    MainModule,
+    PythonThread,
+    StartMethods,
+    WindowsMemory,
+    documented_start_methods,
+)
 
-__all__ = ["DiskSpace", "HostIO", "MainModule", "PythonThread", "RealHost", "StartMethods", "documented_start_methods"]
+__all__ = ["DiskSpace", "HostIO", "MainModule", "PythonThread", "RealHost", "StartMethods"]
 
 _MOST_BYTES = 4 << 20
-
-
-def documented_start_methods(platform: str, version: tuple[int, int]) -> tuple[str, ...]:
-    """
-    Return the start methods of a platform, the default first.
-
-    Source: Python's library reference, multiprocessing, "Contexts and start methods".
-    """
-    if platform == "win32":
-        return ("spawn",)
-    if platform == "darwin":
-        return ("spawn", "fork", "forkserver")
-    return ("forkserver", "fork", "spawn") if version >= (3, 14) else ("fork", "spawn", "forkserver")
 
 
 class RealHost:
@@ -106,6 +101,9 @@ class RealHost:
         Return the CPUs that the scheduler may use for this process.
         """
         try:
+            if sys.platform == "win32":
+                found: tuple[int, ...] | None = _ask("win32", "affinity")
+                return found
             return tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else None
         except OSError:
             return None
@@ -334,35 +332,46 @@ class RealHost:
         """
         Return a variable of macOS's kernel that is a number.
         """
-        value = _sysctl(name)
+        value = _ask("darwin", "variable", name)
         return int.from_bytes(value, sys.byteorder, signed=True) if value is not None and len(value) in {4, 8} else None
 
     def sysctl_text(self, name: str) -> str | None:
         """
         Return a variable of macOS's kernel that is a text.
         """
-        value = _sysctl(name)
+        value = _ask("darwin", "variable", name)
         return None if value is None else value.split(b"\0")[0].decode("utf-8", "replace")
 
+    def windows_memory(self) -> WindowsMemory | None:
+        """
+        Return memory and commit limit of Windows.
+        """
+        found: WindowsMemory | None = _ask("win32", "memory")
+        return found
 
-def _sysctl(name: str) -> bytes | None:
-    """
-    Return the bytes of a variable of macOS's kernel; ``None`` where there is none of that name.
+    def windows_processors(self) -> str | None:
+        """
+        Return what Windows says of cores, packages, memory nodes and groups: its own bytes, in hexadecimal.
+        """
+        found: bytes | None = _ask("win32", "processors")
+        return None if found is None else found.hex()
 
-    Source: sysctlbyname(3).
+    def drive_kind(self, path: str) -> str | None:
+        """
+        Return what kind of drive a path is on: ``fixed``, ``remote``, ``removable``, ``cdrom`` or ``ramdisk``.
+        """
+        found: str | None = _ask("win32", "drive_kind", path)
+        return found
+
+
+def _ask(platform: str, question: str, *arguments: str) -> Any:
     """
-    if sys.platform != "darwin":
+    Return the answer of the module that calls one system's functions; ``None`` on others, and where it has none.
+    """
+    if sys.platform != platform:
         return None
     try:
-        import ctypes
-
-        ask = ctypes.CDLL(None).sysctlbyname
-        size_of = ctypes.POINTER(ctypes.c_size_t)
-        ask.argtypes = [ctypes.c_char_p, ctypes.c_void_p, size_of, ctypes.c_void_p, ctypes.c_size_t]
-        ask.restype = ctypes.c_int
-        size = ctypes.c_size_t(1024)
-        value = ctypes.create_string_buffer(size.value)
-        return value.raw[: size.value] if ask(name.encode(), value, ctypes.byref(size), None, 0) == 0 else None
+        return getattr(importlib.import_module(f".{platform}", __package__), question)(*arguments)
     except (AttributeError, ImportError, OSError, ValueError):
         return None
 

@@ -25,6 +25,19 @@ class StartMethods(NamedTuple):
     in_force: str | None
 
 
+def documented_start_methods(platform: str, version: tuple[int, int]) -> tuple[str, ...]:
+    """
+    Return the start methods of a platform, the default first.
+
+    Source: Python's library reference, multiprocessing, "Contexts and start methods".
+    """
+    if platform == "win32":
+        return ("spawn",)
+    if platform == "darwin":
+        return ("spawn", "fork", "forkserver")
+    return ("forkserver", "fork", "spawn") if version >= (3, 14) else ("fork", "spawn", "forkserver")
+
+
 class MainModule(NamedTuple):
     """
     How ``__main__`` was started: the name of its import spec, its file, and whether that is there.
@@ -42,6 +55,17 @@ class PythonThread(NamedTuple):
 
     name: str
     runs: str
+
+
+class WindowsMemory(NamedTuple):
+    """
+    What Windows says of memory, in bytes: built in, available, and what may be promised in all and still.
+    """
+
+    total: int
+    available: int
+    commit_limit: int
+    commit_available: int
 
 
 class HostIO(Protocol):
@@ -83,3 +107,6 @@ class HostIO(Protocol):
     def psutil_memory(self) -> tuple[int, int] | None: ...
     def sysctl_number(self, name: str) -> int | None: ...
     def sysctl_text(self, name: str) -> str | None: ...
+    def windows_memory(self) -> WindowsMemory | None: ...
+    def windows_processors(self) -> str | None: ...
+    def drive_kind(self, path: str) -> str | None: ...

@@ -18,7 +18,7 @@ SCHEMA = 1
 
 WITH_ARGUMENT = (
     *("read_text", "list_dir", "real_path", "is_writable", "disk_space", "resource_limit"),
-    *("sysctl_number", "sysctl_text"),
+    *("sysctl_number", "sysctl_text", "drive_kind"),
 )
 """
 The questions that take one argument, a text.

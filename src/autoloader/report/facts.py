@@ -20,7 +20,7 @@ def render_facts(facts: HostFacts) -> str:
         "CPU": facts.cpu.model or UNKNOWN,
         "usable CPUs": _usable_cpus(facts),
         "CPU limits": _cpu_limits(facts),
-        "NUMA nodes": _count(facts.numa.nodes),
+        "NUMA nodes": _count(facts.numa.nodes or facts.numa.cpu_nodes),
         "memory": _memory(facts),
         "shared memory": _shared_memory(facts),
         "limits": _limits(facts),
