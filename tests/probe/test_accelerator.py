@@ -210,6 +210,27 @@ def test_memory_nodes_of_amd_are_those_of_the_render_devices() -> None:
     assert read_accelerator(host).numa_nodes == (0,) * 6 + (1,) * 5
 
 
+@pytest.mark.parametrize(
+    ("files", "visible", "expected"),
+    [
+        pytest.param(("nvhost-gpu", "nvmap"), None, ("cuda", 1), id="jetpack-4"),
+        pytest.param(("nvgpu/igpu0/channel", "nvidia0", "nvidiactl", "nvmap"), None, ("cuda", 1), id="jetpack-6"),
+        pytest.param(("nvgpu/igpu0/channel", "nvmap"), "", ("cuda", 0), id="hidden"),
+        pytest.param(("nvhost-ctrl", "nvmap"), None, (None, 0), id="container-without-the-gpu"),
+    ],
+)
+def test_gpu_inside_a_tegra_is_one(
+    files: tuple[str, ...], visible: str | None, expected: tuple[str | None, int]
+) -> None:
+    """
+    A Jetson has one GPU and no list of them; the file of its display, nvidia0, is none.
+    """
+    host = FakeHost(files={f"/dev/{name}": "" for name in files})
+    host.environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+    facts = read_accelerator(host)
+    assert (facts.kind, facts.devices) == expected
+
+
 def test_cuda_under_wsl_is_there_in_unknown_number() -> None:
     """
     WSL 2 has Windows's driver library and /dev/dxg, and nothing in /proc that counts devices.

@@ -122,6 +122,12 @@ def test_job_sources_name_the_variables() -> None:
         pytest.param({"PBS_JOBID": "7.server", "NCPUS": "12"}, (12.0, "NCPUS"), id="pbs"),
         pytest.param({"NCPUS": "12"}, None, id="ncpus-outside-pbs"),
         pytest.param({"LSB_JOBID": "7", "LSB_DJOB_NUMPROC": "6"}, (6.0, "LSB_DJOB_NUMPROC"), id="lsf"),
+        pytest.param(
+            {"PBS_JOBID": "7.server", "PBS_NUM_PPN": "6", "PBS_NP": "12"}, (6.0, "PBS_NUM_PPN"), id="torque-two-nodes"
+        ),
+        pytest.param(
+            {"LSB_DJOB_NUMPROC": "12", "LSB_MCPU_HOSTS": "hosta 6 hostb 6"}, (6.0, "LSB_MCPU_HOSTS"), id="lsf-two-hosts"
+        ),
         pytest.param({"JOB_ID": "7", "NSLOTS": "3"}, (3.0, "NSLOTS"), id="grid-engine"),
         pytest.param({"SLURM_CPUS_PER_TASK": "0", "NSLOTS": "-2"}, None, id="nothing-and-less"),
         pytest.param({"SLURM_CPUS_PER_TASK": "many", "NSLOTS": "9" * 400}, None, id="garbage"),

@@ -18,6 +18,7 @@ from autoloader.probe.parse import (
     parse_int,
     parse_limit,
     parse_load,
+    parse_lsf_slots,
     parse_mapped_libraries,
     parse_meminfo,
     parse_node_cpus,
@@ -305,6 +306,27 @@ def test_slurm_count_of_a_node_is_its_share(text: str | None, node: int, expecte
     Slurm writes runs of equal nodes as ``count(xnodes)``.
     """
     assert parse_slurm_count(text, node) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("hosta 6", 6, id="one-host"),
+        pytest.param("hosta 6 hostb 6", 6, id="equal-hosts"),
+        pytest.param("hosta 8 hostb 4", 8, id="hosts-that-differ"),
+        pytest.param("8 4", 4, id="host-with-a-number-for-a-name"),
+        pytest.param("hosta 6 hostb", None, id="cut-off"),
+        pytest.param("hosta x", None, id="word"),
+        pytest.param("hosta 0", None, id="nothing"),
+        pytest.param("", None, id="empty"),
+        pytest.param(None, None, id="not-set"),
+    ],
+)
+def test_lsf_slots_are_those_of_the_host_with_most(text: str | None, expected: int | None) -> None:
+    """
+    LSF writes pairs of a host and its slots, and does not say which host this one is.
+    """
+    assert parse_lsf_slots(text) == expected
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,12 @@ def test_kind_of_a_partition_is_its_disks() -> None:
         ),
         pytest.param("20 1 0:40 / /data rw - drvfs C: rw", "network", None, id="wsl1-mnt-c"),
         pytest.param("20 1 0:40 / /data rw - virtiofs share rw", "network", None, id="virtiofs"),
+        pytest.param(
+            "20 1 0:40 /me /data rw - fakeowner /run/host_mark/Users rw,fakeowner", "network", None, id="docker-desktop"
+        ),
+        pytest.param("20 1 0:40 / /data rw - vmhgfs .host:/ rw", "network", None, id="vmware-folder"),
+        pytest.param("20 1 0:40 / /data rw - prl_fs share rw", "network", None, id="parallels-folder"),
+        pytest.param("20 1 0:40 / /data rw - dvs /home rw", "network", None, id="cray-dvs"),
         pytest.param("20 1 0:40 / /data rw - fuse.gcsfuse bucket rw", "network", None, id="gcsfuse"),
         pytest.param("20 1 0:40 / /data rw - fuse.juicefs JuiceFS:x rw", "network", None, id="fuse-of-any-name"),
         pytest.param("20 1 0:40 / /data rw - fuse dataset rw", "network", None, id="fuse-without-a-name"),

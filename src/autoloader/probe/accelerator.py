@@ -44,7 +44,7 @@ def read_accelerator(io: HostIO) -> AcceleratorFacts:
     None is none only where /dev can be read: every kind has a file there.
     """
     readings = Readings()
-    for seen in (_nvidia(io), _amd(io)):
+    for seen in (_nvidia(io), _tegra(io), _amd(io)):
         if seen.devices:
             chosen = _visible(seen.devices, io.environment, seen.visible)
             readings.put("kind", seen.kind, seen.source)
@@ -78,6 +78,17 @@ def _nvidia(io: HostIO) -> _Seen:
     driver = next((word for word in words if word[0].isdecimal()), None)
     pci = "/sys/bus/pci/devices/*/numa_node"
     return _Seen("cuda", known, driver, (("CUDA_VISIBLE_DEVICES",),), "/proc/driver/nvidia", pci)
+
+
+def _tegra(io: HostIO) -> _Seen:
+    """
+    Find the GPU inside NVIDIA's Tegra (Jetson): its driver has files of its own, and none that /proc lists.
+
+    Source: NVIDIA, Jetson Linux, ``host-files-for-container.d/devices.csv``: ``nvhost-gpu``, or newer ``nvgpu``.
+    """
+    here = {"nvhost-gpu", "nvgpu"} & set(io.list_dir("/dev") or ())
+    devices = (_Device(),) if here else ()
+    return _Seen("cuda", devices, None, (("CUDA_VISIBLE_DEVICES",),), f"/dev/{min(here, default='')}", "")
 
 
 def _amd(io: HostIO) -> _Seen:

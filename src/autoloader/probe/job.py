@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..facts import JobFacts
-from .parse import parse_int, parse_slurm_count
+from .parse import parse_int, parse_lsf_slots, parse_slurm_count
 from .readings import Readings
 
 
@@ -80,17 +80,36 @@ def _slurm_tasks(environment: Mapping[str, str], job: JobFacts) -> int:
     return next((count for count in counts if count), 1)
 
 
+NODE_COUNTS = (
+    *("SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE"),
+    *("PBS_NUM_PPN", "NCPUS"),
+    *("LSB_MCPU_HOSTS", "LSB_DJOB_NUMPROC"),
+    "NSLOTS",
+)
+"""
+Variables by which batch systems tell the CPUs of a node; of one system the more exact first.
+"""
+
+
 def read_scheduler_cpus(environment: Mapping[str, str], job: JobFacts) -> tuple[float, str] | None:
     """
     Return the CPUs that a batch system allotted to all ranks of this job on this node, and the variable.
 
-    Source: sbatch(1) and srun(1); PBS Professional, LSF and Grid Engine user guides.
+    Source: sbatch(1) and srun(1); PBS Professional, Torque, LSF and Grid Engine user guides.
     """
     per_task = parse_slurm_count(environment.get("SLURM_CPUS_PER_TASK"))
     if per_task:
         return float(per_task * _slurm_tasks(environment, job)), "SLURM_CPUS_PER_TASK"
-    for name in ("SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "NCPUS", "LSB_DJOB_NUMPROC", "NSLOTS"):
-        cpus = parse_slurm_count(environment.get(name), _slurm_node(environment))
-        if cpus and (name != "NCPUS" or "PBS_JOBID" in environment):
-            return float(cpus), name
-    return None
+    counts = ((name, _node_count(name, environment)) for name in NODE_COUNTS)
+    return next(((float(cpus), name) for name, cpus in counts if cpus), None)
+
+
+def _node_count(name: str, environment: Mapping[str, str]) -> int | None:
+    """
+    Return the CPUs that one variable tells; that with a name that anybody may use counts inside a PBS job only.
+    """
+    if name == "NCPUS" and "PBS_JOBID" not in environment:
+        return None
+    if name == "LSB_MCPU_HOSTS":
+        return parse_lsf_slots(environment.get(name))
+    return parse_slurm_count(environment.get(name), _slurm_node(environment))

@@ -116,7 +116,7 @@ def _container(io: HostIO) -> tuple[str, str]:
         if io.read_text(path) is not None:
             return kind, path
     named = (io.read_text("/run/systemd/container") or io.environment.get("container", "")).strip()
-    if named:
+    if named and named != "wsl":  # which systemd takes for a container
         return named, "/run/systemd/container or the variable 'container'"
     if "SINGULARITY_CONTAINER" in io.environment or "APPTAINER_CONTAINER" in io.environment:
         return "apptainer", "APPTAINER_CONTAINER"
@@ -128,9 +128,9 @@ def _container(io: HostIO) -> tuple[str, str]:
 
 def _notebook(io: HostIO) -> tuple[str, str]:
     marks = {
+        "KAGGLE_KERNEL_RUN_TYPE": "kaggle",  # whose image is built from Colab's, and has its variables, too
         "COLAB_RELEASE_TAG": "colab",
         "COLAB_GPU": "colab",
-        "KAGGLE_KERNEL_RUN_TYPE": "kaggle",
         "JPY_PARENT_PID": "jupyter",
     }
     found = next((mark for mark in marks if mark in io.environment), None)

@@ -15,22 +15,9 @@ from .parse import is_rotation_reported
 
 NETWORK_FILESYSTEMS = frozenset(
     {
-        *(
-            "9p",
-            "afs",
-            "beegfs",
-            "ceph",
-            "cifs",
-            "coda",
-            "davfs",
-            "drvfs",
-            "gfs2",
-            "glusterfs",
-            "gpfs",
-            "lustre",
-            "nfs",
-        ),
-        *("nfs4", "ocfs2", "orangefs", "panfs", "pvfs2", "smb2", "smb3", "smbfs", "vboxsf", "virtiofs", "wekafs"),
+        *("afs", "beegfs", "ceph", "cifs", "coda", "davfs", "dvs", "gfs2", "glusterfs", "gpfs", "lustre", "nfs"),
+        *("nfs4", "ocfs2", "orangefs", "panfs", "pvfs2", "smb2", "smb3", "smbfs", "wekafs"),
+        *("9p", "drvfs", "fakeowner", "prl_fs", "vboxsf", "virtiofs", "vmhgfs"),
     }
 )
 """

@@ -160,6 +160,18 @@ def parse_slurm_count(text: str | None, node: int = 0) -> int | None:
     return count
 
 
+def parse_lsf_slots(text: str | None) -> int | None:
+    """
+    Return the most slots that one of a job's hosts gives, by LSF's ``LSB_MCPU_HOSTS``: ``hosta 6 hostb 6``.
+
+    Where its hosts differ, nothing in the environment tells which of them this one is.
+    """
+    words = (text or "").split()
+    counts = [parse_int(word) for word in words[1::2]]
+    known = [count for count in counts if count is not None and count > 0]
+    return max(known) if known and len(known) * 2 == len(words) else None
+
+
 def is_rotation_reported(page: str | None) -> bool | None:
     """
     Return whether a SCSI disk says how fast it turns, or that it does not turn at all.

@@ -25,7 +25,8 @@ The questions that take one argument, a text.
 """
 
 _QUESTIONS = tuple(name for name in vars(HostIO) if not name.startswith("_") and name != "pause")
-_MOUNT_SOURCE = re.compile(r"( - \S+ )(?://[^/\s]+|[^/\s:]+:(?=/)|\[[^\]\s]+\]:)")
+_MOUNT_SOURCE = re.compile(r"( - \S+ )(?://[^/\s]+|[^/\s]+:(?=/))")
+_MOUNT_OPTION = re.compile(r"(?<=[ ,])((?:client|mount)?addr|user|username|domain|mon_addr)=[^,\s]+")
 
 
 class Recorder:
@@ -120,7 +121,7 @@ class _Watched(Mapping[str, str]):
 
 def _without(value: Any, private: Mapping[str, str]) -> Any:
     """
-    Replace private words, and the servers of network mounts, in all texts of a document.
+    Replace private words, and the servers and users of network mounts, in all texts of a document.
     """
     if isinstance(value, Mapping):
         return {_without(key, private): _without(item, private) for key, item in value.items()}
@@ -130,7 +131,7 @@ def _without(value: Any, private: Mapping[str, str]) -> Any:
         return value
     for word, instead in private.items():
         value = re.sub(rf"(?<![\w-]){re.escape(word)}(?![\w-])", instead, value)
-    return _MOUNT_SOURCE.sub(r"\1server:", value)
+    return _MOUNT_OPTION.sub(r"\1=private", _MOUNT_SOURCE.sub(r"\1server:", value))
 
 
 class ReplayedHost:
