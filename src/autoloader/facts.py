@@ -121,7 +121,7 @@ class NumaFacts(NamedTuple):
     """Memory of each node that the kernel gives out, a little less than what is built in; 0 for a node of CPUs only.
     Linux: ``MemTotal`` of ``nodeN/meminfo``."""
     node_distances: Mapping[str, tuple[int, ...]] | None = None
-    """How far memory is from each node: a row with a number for each node, in the order of their numbers. 10 is the
+    """How far memory is from each node, in a row with a number for each node, in the order of their numbers. 10 is the
     node's own, 20 costs twice as much, 255 cannot be reached (ACPI 6.5, "System Locality Information Table"). Linux:
     ``nodeN/distance``."""
     sources: Mapping[str, str] = {}
@@ -144,9 +144,9 @@ class MemoryFacts(NamedTuple):
     cgroup_usage_bytes: int | None = None
     """What the group of *cgroup_limit_bytes* holds, its reclaimable file cache left out; ``None`` without a limit."""
     commit_limit_bytes: int | None = None
-    """Windows: what may be allocated by all processes together, used or not."""
+    """What all processes together may allocate on Windows, used or not."""
     commit_headroom_bytes: int | None = None
-    """Windows: what this process may still allocate of it."""
+    """What this process may still allocate of *commit_limit_bytes*."""
     headroom_bytes: float | None = None
     """The smallest of *available_bytes*, *cgroup_headroom_bytes* and *commit_headroom_bytes*."""
     bound_by: str | None = None
