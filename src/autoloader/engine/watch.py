@@ -96,7 +96,7 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
         self._set_known(is_known=False)
         super()._reset(loader, first_iter)
 
-    def _has_dead_worker(self, *_: object) -> bool:
+    def _has_dead_worker(self) -> bool:
         return bool(self._ended(self._workers_status))
 
     def _put_first_index(self) -> None:
@@ -276,14 +276,14 @@ def _made_anew(kind: type[Exception], arguments: tuple[Any, ...]) -> Exception:
         return RuntimeError(*map(str, arguments))
 
 
-def _weakly(method: Callable[[bool], Any], default: Any) -> Callable[..., Any]:
+def _weakly(method: Callable[[], bool], *, default: bool) -> Callable[[], bool]:
     """
     Return a function that calls a bound method, and returns *default* when its object is gone.
     """
     reference = weakref.WeakMethod(method)
 
-    def call(*arguments: Any) -> Any:
+    def call() -> bool:
         held = reference()
-        return default if held is None else held(*arguments)
+        return default if held is None else held()
 
     return call
