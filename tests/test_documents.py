@@ -56,7 +56,21 @@ def ids(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=ids)
+MANY_STARTS = {"epochs.md", "random.md"}
+"""
+Pages whose blocks start workers again and again.
+"""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow_spawn] if page.name in MANY_STARTS else [])
+        for page in PAGES
+        if blocks(page, "python")
+    ],
+    ids=ids,
+)
 def test_python_blocks_run_and_print_what_they_say(page: Path, tmp_path: Path) -> None:
     """
     Its scripts run without a warning, and print what the comments behind their prints say.

@@ -34,7 +34,7 @@ def test_probing_does_not_load_torch() -> None:
     """
     heavy = {"torch", "subprocess", "ctypes", "psutil", "rich", "numpy", "platformdirs"}
     if not sys.platform.startswith("linux"):
-        heavy -= loaded_after("import psutil")  # which tells the memory there
+        heavy -= loaded_after("import ctypes, psutil")  # which ask the system there
     assert loaded_after("import autoloader; autoloader.probe_host()").isdisjoint(heavy)
 
 

@@ -78,6 +78,7 @@ def test_early_break_counts_what_was_served(way: str, host: Host) -> None:
         assert loader.stats().total.batches == 8
 
 
+@pytest.mark.slow_spawn
 @pytest.mark.parametrize("num_workers", WORKERS)
 def test_two_iterators_at_once_are_counted_apart(num_workers: int) -> None:
     """
@@ -247,6 +248,7 @@ def test_workers_that_are_gone_are_not_looked_at() -> None:
         assert [use.pid for use in loader.stats(processes=True).workers] == [other.pid]
 
 
+@pytest.mark.slow_spawn
 def test_workers_of_two_iterators_are_all_looked_at() -> None:
     """
     Each has its own.
