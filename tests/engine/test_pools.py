@@ -36,7 +36,10 @@ def test_pool_of_a_loaded_library_is_resized(name: str, monkeypatch: pytest.Monk
 
 def test_library_that_cannot_be_resized_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    A version without the function is no reason for a worker to fail.
+    A version without the function is no reason for a worker to fail, nor for the next library to keep its threads.
     """
+    called: list[int] = []
     monkeypatch.setitem(sys.modules, "cv2", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "pyarrow", SimpleNamespace(set_cpu_count=called.append))
     resize_to_one_thread()
+    assert called == [1]
