@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from autoloader.probe.host_io import DiskSpace, MainModule, PythonThread, StartMethods
-from autoloader.probe.questions import WindowsMemory
+from autoloader.probe.questions import Nvml, WindowsMemory
 
 
 @dataclass
@@ -47,6 +47,9 @@ class FakeHost:
     processors: str | None = None
     drives: dict[str, str] = field(default_factory=dict)
     sysctls: dict[str, int | str] = field(default_factory=dict)
+    c_library: str | None = None
+    management: Nvml | None = None
+    details: str | None = None
 
     def _is_folder(self, path: str) -> bool:
         prefix = path.rstrip("/") + "/"
@@ -88,6 +91,15 @@ class FakeHost:
 
     def uname(self) -> tuple[str, str]:
         return self.release, self.machine
+
+    def libc(self) -> str | None:
+        return self.c_library
+
+    def nvml(self) -> Nvml | None:
+        return self.management
+
+    def processor_details(self) -> str | None:
+        return self.details
 
     def python(self) -> tuple[str, bool]:
         return "CPython 3.12.1", False

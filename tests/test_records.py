@@ -89,6 +89,8 @@ def values_of(hint: Any) -> st.SearchStrategy[Any]:
         return records_of(hint)
     if get_origin(hint) is UnionType:
         return st.one_of(*map(values_of, get_args(hint)))
+    if hint == tuple[float, ...]:
+        return st.lists(st.floats(0, allow_nan=False)).map(tuple)
     return st.floats(0, allow_nan=False) if hint is float else st.from_type(hint)
 
 

@@ -16,7 +16,8 @@ SCHEMA = 1
 The number of this layout of facts; it changes when a field is renamed, removed or means something else.
 """
 
-StorageKind = Literal["nvme", "ssd", "hdd", "virtual", "network", "memory", "unknown"]
+StorageKind = Literal["nvme", "ssd", "hdd", "optical", "virtual", "network", "memory", "unknown"]
+Confidence = Literal["high", "low"]
 AcceleratorKind = Literal["cuda", "rocm", "xpu", "mps"]
 StartMethod = Literal["fork", "spawn", "forkserver"]
 
@@ -34,6 +35,11 @@ class SystemFacts(NamedTuple):
     """The distribution's name for itself, ``PRETTY_NAME`` in os-release."""
     architecture: str | None = None
     """The machine type, as ``uname -m`` prints it."""
+    libc: str | None = None
+    """The C library, ``glibc 2.36`` for instance; ``musl`` tells no version."""
+    hypervisor: str | None = None
+    """What runs this machine where it is a virtual one (``kvm``, ``hyper-v``, ...); ``unnamed`` where only the
+    processor says that it is virtual, ``none`` where it says that it is not."""
     python: str | None = None
     """Implementation and version of the running interpreter."""
     is_free_threaded: bool | None = None
@@ -81,6 +87,13 @@ class CpuFacts(NamedTuple):
     """Logical CPUs of the fastest kind, where the processor has several kinds; ``None`` where it has one."""
     efficiency_cpus: int | None = None
     """Logical CPUs of all slower kinds, where it has several."""
+    max_frequency_hertz: float | None = None
+    """The highest clock rate that the first CPU is allowed; it says little of what runs when all are busy."""
+    flags: tuple[str, ...] = ()
+    """Names of the processor's instruction sets and features, as py-cpuinfo spells them; only in a full probe."""
+    cache_bytes: Mapping[str, int] | None = None
+    """Size of the caches by name (``l1_data``, ``l1_instruction``, ``l2``, ``l3``), as py-cpuinfo sums them up; only
+    in a full probe."""
     affinity: tuple[int, ...] | None = None
     """Numbers of the CPUs on which the scheduler may place this process, before OpenMP bound its main thread."""
     affinity_now: tuple[int, ...] | None = None
@@ -153,6 +166,11 @@ class MemoryFacts(NamedTuple):
     """The field that *headroom_bytes* was taken from."""
     swap_total_bytes: int | None = None
     """Swap space of the host."""
+    overcommit: str | None = None
+    """How far the kernel promises more memory than there is, ``heuristic``, ``always`` or ``never``. See the kernel's
+    mm/overcommit-accounting.rst."""
+    swappiness: int | None = None
+    """How readily the kernel swaps rather than drops file cache, 0 to 200. See the kernel's admin-guide/sysctl/vm.rst."""
     oom_kills: int | None = None
     """Processes that the kernel's out-of-memory killer ended so far in the control group that this process's memory
     counts in, or on the whole host where no group tells."""
@@ -188,6 +206,8 @@ class LimitFacts(NamedTuple):
     """What the soft limit may be raised to."""
     open_files_now: int | None = None
     """Files that this process holds open now."""
+    locked_memory_soft_bytes: float | None = None
+    """Memory that this process may lock (RLIMIT_MEMLOCK, soft), which RDMA needs; CUDA's pinned memory is exempt."""
     processes_soft: float | None = None
     """Processes and threads that this user may have (RLIMIT_NPROC, soft); root is exempt from it."""
     processes_now: int | None = None
@@ -216,6 +236,11 @@ class StorageFacts(NamedTuple):
     kind: StorageKind | None = None
     """What it is made of, the slowest of the disks below where there are several; ``virtual`` is a disk of a virtual
     machine, whose nature the host hides."""
+    confidence: Confidence | None = None
+    """How far *kind* may be believed: ``low`` where it rests on what a hypervisor passed on, or is not known."""
+    devices: tuple[str, ...] = ()
+    """Names of the block devices from what is mounted down to the disks, partitions, LVM, dm-crypt, RAID and loop
+    devices among them; none where the data lies on no device of this machine."""
     size_bytes: int | None = None
     """Size of the file system; ``None`` on a network mount, which is not asked because it may never answer."""
     free_bytes: int | None = None
@@ -237,6 +262,11 @@ class AcceleratorFacts(NamedTuple):
     """The driver's version text."""
     numa_nodes: tuple[int, ...] = ()
     """The memory node of each of these devices; empty unless all are known."""
+    memory_bytes: tuple[int, ...] = ()
+    """Memory of each of these devices, by NVML; empty unless all are known. On Linux only in a full probe."""
+    busy_fractions: tuple[float, ...] = ()
+    """Share of the last sampling period (up to a second) in which each of these devices ran a kernel, 0 to 1, by NVML
+    (``nvmlDeviceGetUtilizationRates``); empty unless all are known. On Linux only in a full probe."""
     sources: Mapping[str, str] = {}
     """Where each known field was read."""
 
@@ -247,7 +277,7 @@ class JobFacts(NamedTuple):
     """
 
     launcher: str | None = None
-    """``torchrun``, ``slurm``, ``mpi`` or ``environment``; ``None`` in a single process."""
+    """``torchrun``, ``slurm``, ``mpi``, ``ray`` or ``environment``; ``None`` in a single process."""
     rank: int | None = None
     """Number of this process in the job, from 0."""
     local_rank: int | None = None

@@ -5,7 +5,8 @@ Accelerators by the files of their drivers, which answer without being initialis
 import pytest
 
 from autoloader.facts import AcceleratorFacts
-from autoloader.probe.accelerator import read_accelerator
+from autoloader.probe.accelerator import read_accelerator, read_accelerator_by_nvml, with_load
+from autoloader.probe.questions import Nvml, NvmlDevice
 from support import FakeHost
 
 PROPRIETARY = (
@@ -264,3 +265,106 @@ def test_host_without_device_files_has_no_accelerator() -> None:
     assert (facts.kind, facts.devices, facts.driver) == (None, 0, None)
     assert set(facts.sources) == {"devices"}
     assert read_accelerator(FakeHost()) == AcceleratorFacts()
+
+
+CARD, INSIDE = "/sys/devices/pci0000:00/0000:00:01.0/0000:03:00.0", "/sys/devices/pci0000:00/0000:00:02.0"
+
+
+def intel(*devices: tuple[str, str], environment: dict[str, str] | None = None) -> FakeHost:
+    """
+    Return a host with render files, each of a place on the PCI bus and a driver.
+    """
+    files, links = {"/dev/null": ""}, {}
+    for minor, (place, driver) in enumerate(devices, 128):
+        files[f"/dev/dri/renderD{minor}"] = ""
+        files[f"/sys/class/drm/renderD{minor}/device/numa_node"] = f"{minor - 128}\n"
+        links[f"/sys/class/drm/renderD{minor}/device"] = place
+        links[f"/sys/class/drm/renderD{minor}/device/driver"] = f"/sys/bus/pci/drivers/{driver}"
+    return FakeHost(files=files, links=links, environment=environment or {})
+
+
+@pytest.mark.parametrize(
+    ("devices", "count"),
+    [
+        pytest.param([(CARD, "i915")], 1, id="card"),
+        pytest.param([(CARD, "xe"), (INSIDE, "i915")], 1, id="card-beside-old-graphics"),
+        pytest.param([(INSIDE, "xe")], 1, id="new-graphics"),
+        pytest.param([(INSIDE, "i915")], 0, id="old-graphics"),
+        pytest.param([(CARD, "amdgpu")], 0, id="of-another-maker"),
+    ],
+)
+def test_xpu_is_a_card_or_new_graphics(devices: list[tuple[str, str]], count: int) -> None:
+    """
+    Torch has no kernels for the graphics of older Intel processors.
+    """
+    facts = read_accelerator(intel(*devices))
+    assert (facts.kind, facts.devices) == ("xpu" if count else None, count)
+
+
+@pytest.mark.parametrize(
+    ("mask", "nodes"),
+    [
+        pytest.param("1", (1,), id="second"),
+        pytest.param("0.0,0.1", (0,), id="tiles"),
+        pytest.param("7", None, id="none"),
+    ],
+)
+def test_xpu_devices_are_those_of_the_mask(mask: str, nodes: tuple[int, ...] | None) -> None:
+    """
+    ``ZE_AFFINITY_MASK`` names devices, or tiles of them.
+    """
+    facts = read_accelerator(intel((CARD, "xe"), (CARD, "xe"), environment={"ZE_AFFINITY_MASK": mask}))
+    assert facts.numa_nodes == (nodes or ())
+    assert facts.devices == len(nodes or ())
+
+
+TWO = Nvml("555.42", (NvmlDevice("GPU-a", 80 << 30, 0.25), NvmlDevice("GPU-b", 40 << 30, 1.0)))
+
+
+@pytest.mark.parametrize(
+    ("visible", "memory", "busy"),
+    [
+        pytest.param({}, (80 << 30, 40 << 30), (0.25, 1.0), id="both"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": "GPU-b"}, (40 << 30,), (1.0,), id="by-uuid"),
+        pytest.param({"CUDA_VISIBLE_DEVICES": ""}, (), (), id="none"),
+    ],
+)
+def test_devices_that_only_the_management_library_knows_are_read_from_it(
+    visible: dict[str, str], memory: tuple[int, ...], busy: tuple[float, ...]
+) -> None:
+    """
+    On Windows no file tells; ``CUDA_VISIBLE_DEVICES`` chooses there, too, and the library does not know it.
+    """
+    facts = read_accelerator_by_nvml(FakeHost(platform="win32", management=TWO, environment=visible))
+    assert (facts.kind, facts.driver, facts.devices) == ("cuda", "555.42", len(memory))
+    assert (facts.memory_bytes, facts.busy_fractions) == (memory, busy)
+
+
+def test_no_management_library_leaves_the_devices_unknown() -> None:
+    """
+    That it is missing says nothing of the devices.
+    """
+    assert read_accelerator_by_nvml(FakeHost(platform="win32")) == AcceleratorFacts()
+
+
+def test_load_of_devices_is_found_by_their_uuids() -> None:
+    """
+    The library counts all devices of the host, and a container may have some of them.
+    """
+    host = nvidia(2, (1,))
+    for at, uuid in enumerate(("GPU-a", "GPU-b")):
+        host.files[f"/proc/driver/nvidia/gpus/0000:0{at}:00.0/information"] = f"GPU UUID: {uuid}\nDevice Minor: {at}\n"
+    host.management = TWO
+    facts = read_accelerator(host)
+    assert (facts.devices, facts.memory_bytes) == (1, ())
+    assert with_load(facts, host).memory_bytes == (40 << 30,)
+    assert with_load(facts, host).busy_fractions == (1.0,)
+
+
+def test_load_that_a_device_does_not_tell_is_unknown_for_all() -> None:
+    """
+    A list with holes could not be matched to devices.
+    """
+    silent = Nvml("555.42", (TWO.devices[0], NvmlDevice("GPU-b", 40 << 30, None)))
+    facts = read_accelerator_by_nvml(FakeHost(platform="win32", management=silent))
+    assert (len(facts.memory_bytes), facts.busy_fractions) == (2, ())

@@ -25,7 +25,10 @@ PLAIN = {
     ),
     "/proc/self/cgroup": "0::/job\n",
     f"{CGROUP}/job/cgroup.procs": "1\n",
-    "/proc/cpuinfo": "processor\t: 0\nmodel name\t: Example CPU\n",
+    "/proc/cpuinfo": "processor\t: 0\nmodel name\t: Example CPU\nflags\t\t: fpu sse2\n",
+    f"{CPU}/cpu0/cpufreq/cpuinfo_max_freq": "3500000\n",
+    "/proc/sys/vm/overcommit_memory": "2\n",
+    "/proc/sys/vm/swappiness": "60\n",
     "/proc/meminfo": "MemTotal: 67108864 kB\nMemFree: 1 kB\nMemAvailable: 33554432 kB\nSwapTotal: 2097152 kB\n",
     "/proc/loadavg": "1.50 1.00 0.50 1/100 4242\n",
     "/dev/null": "",
@@ -58,7 +61,12 @@ def plain(files: dict[str, str | None] | None = None, **answers: Any) -> FakeHos
         "mask": tuple(range(8)),
         "spaces": SPACES,
         "links": {"/sys/dev/block/259:2": disk},
-        "resource_limits": {"NOFILE": (1024.0, 524288.0), "NPROC": (NO_LIMIT, NO_LIMIT)},
+        "resource_limits": {
+            "NOFILE": (1024.0, 524288.0),
+            "NPROC": (NO_LIMIT, NO_LIMIT),
+            "MEMLOCK": (65536.0, NO_LIMIT),
+        },
+        "c_library": "glibc 2.36",
         **answers,
     }
     return FakeHost(files=texts, **known)
@@ -83,6 +91,8 @@ def test_plain_server_has_every_fact() -> None:
         "release": "6.1.0",
         "distribution": "Debian GNU/Linux 12 (bookworm)",
         "architecture": "x86_64",
+        "libc": "glibc 2.36",
+        "hypervisor": "none",
         "python": "CPython 3.12.1",
         "is_free_threaded": False,
         "wsl_version": 0,
@@ -93,6 +103,8 @@ def test_plain_server_has_every_fact() -> None:
             "release": "uname",
             "distribution": "os-release",
             "architecture": "uname",
+            "libc": "confstr, or the loader in /lib",
+            "hypervisor": "flags in /proc/cpuinfo",
             "python": "platform",
             "is_free_threaded": "sys._is_gil_enabled()",
             "wsl_version": "uname",
@@ -107,6 +119,9 @@ def test_plain_server_has_every_fact() -> None:
         "sockets": 2,
         "performance_cpus": None,
         "efficiency_cpus": None,
+        "max_frequency_hertz": 3.5e9,
+        "flags": [],
+        "cache_bytes": None,
         "affinity": [0, 1, 2, 3, 4, 5, 6, 7],
         "affinity_now": [0, 1, 2, 3, 4, 5, 6, 7],
         "affinity_bound_by": None,
@@ -122,6 +137,7 @@ def test_plain_server_has_every_fact() -> None:
             "logical": f"{CPU}/online",
             "physical": f"{CPU}/cpu*/topology",
             "sockets": f"{CPU}/cpu*/topology",
+            "max_frequency_hertz": "cpu0/cpufreq/cpuinfo_max_freq",
             "affinity": "sched_getaffinity",
             "affinity_now": "sched_getaffinity",
             "quota_cpus": f"{CGROUP}/job/cpu.max",
@@ -135,13 +151,16 @@ def test_plain_server_has_every_fact() -> None:
     assert (memory.total_bytes, memory.available_bytes, memory.swap_total_bytes) == (64 << 30, 32 << 30, 2 << 30)
     assert (memory.cgroup_limit_bytes, memory.cgroup_headroom_bytes) == (NO_LIMIT, NO_LIMIT)
     assert (memory.headroom_bytes, memory.bound_by) == (32 << 30, "available_bytes")
+    assert (memory.overcommit, memory.swappiness) == ("never", 60)
     shared = facts.shared_memory
     assert (shared.path, shared.is_writable) == ("/dev/shm", True)
     assert (shared.size_bytes, shared.free_bytes) == (34_359_738_368, 34_359_738_000)
     limits = facts.limits
     assert (limits.open_files_soft, limits.open_files_hard, limits.open_files_now) == (1024.0, 524288.0, 3)
     assert (limits.processes_soft, limits.pids_headroom, limits.temp_dir) == (NO_LIMIT, NO_LIMIT, "/tmp")
+    assert limits.locked_memory_soft_bytes == 65536
     storage = facts.storage
+    assert (storage.confidence, storage.devices) == ("high", ("nvme0n1p2", "nvme0n1"))
     assert (storage.path, storage.mount_point, storage.filesystem) == ("/work", "/", "ext4")
     assert (storage.device, storage.kind) == ("/dev/nvme0n1p2", "nvme")
     assert (storage.size_bytes, storage.free_bytes) == (2_000_000, 1_000_000)

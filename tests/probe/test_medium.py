@@ -4,8 +4,7 @@ The slowest disk below a mount, through all that can stand between.
 
 import pytest
 
-from autoloader.facts import StorageKind
-from autoloader.probe.medium import SLOWEST_FIRST, read_medium
+from autoloader.probe.medium import SLOWEST_FIRST, Medium, read_medium
 from autoloader.probe.mounts import mount_of, parse_mountinfo
 from support import FakeHost
 
@@ -75,7 +74,7 @@ MOUNTS = (
 )
 
 
-def ask(line: str, files: dict[str, str] | None = None) -> tuple[StorageKind, str]:
+def ask(line: str, files: dict[str, str] | None = None) -> Medium:
     """
     Ask about the mount *line* beside those of :data:`MOUNTS`, with these *files* beside the disks.
     """
@@ -89,43 +88,72 @@ def ask(line: str, files: dict[str, str] | None = None) -> tuple[StorageKind, st
 
 
 @pytest.mark.parametrize(
-    ("line", "kind", "source"),
+    ("line", "kind", "source", "devices"),
     [
-        pytest.param("30 20 253:0 / /data rw - ext4 /dev/mapper/vg-data rw", "hdd", HDD, id="lvm"),
-        pytest.param("30 20 253:1 / /data rw - ext4 /dev/mapper/vg-span rw", "hdd", HDD, id="lvm-over-hdd-and-ssd"),
-        pytest.param("30 20 253:2 / /data rw - xfs /dev/mapper/crypt rw", "hdd", HDD, id="crypt-over-lvm"),
-        pytest.param("30 20 9:0 / /data rw - ext4 /dev/md0 rw", "ssd", SSD, id="raid-over-ssd-and-nvme"),
-        pytest.param("30 20 252:0 / /data rw - ext4 /dev/bcache0 rw", "hdd", HDD, id="bcache"),
-        pytest.param("30 20 7:0 / /data rw - ext4 /dev/loop0 rw", "hdd", HDD, id="loop"),
-        pytest.param("30 20 0:40 /@a /data rw - btrfs /dev/sda1 rw", "hdd", HDD, id="btrfs-of-two"),
-        pytest.param("30 20 0:40 / /data rw - btrfs /dev/mapper/vg-data rw", "hdd", HDD, id="btrfs-unlisted-over-lvm"),
-        pytest.param("30 20 0:40 / /data rw - btrfs /dev/sdb1 rw", "hdd", HDD, id="btrfs-by-its-second-device"),
-        pytest.param("30 20 0:40 / /data rw - bcachefs /dev/sdb1:/dev/sda1 rw", "hdd", HDD, id="bcachefs"),
+        pytest.param("30 20 253:0 / /data rw - ext4 /dev/mapper/vg-data rw", "hdd", HDD, "dm-0 sda1 sda", id="lvm"),
+        pytest.param(
+            "30 20 253:1 / /data rw - ext4 /dev/mapper/vg-span rw",
+            "hdd",
+            HDD,
+            "dm-1 sda1 sda sdb1 sdb",
+            id="lvm-over-hdd-and-ssd",
+        ),
+        pytest.param(
+            "30 20 253:2 / /data rw - xfs /dev/mapper/crypt rw", "hdd", HDD, "dm-2 dm-0 sda1 sda", id="crypt-over-lvm"
+        ),
+        pytest.param(
+            "30 20 9:0 / /data rw - ext4 /dev/md0 rw", "ssd", SSD, "md0 nvme0n1 sdb1 sdb", id="raid-over-ssd-and-nvme"
+        ),
+        pytest.param("30 20 252:0 / /data rw - ext4 /dev/bcache0 rw", "hdd", HDD, "bcache0 nvme0n1 sda", id="bcache"),
+        pytest.param("30 20 7:0 / /data rw - ext4 /dev/loop0 rw", "hdd", HDD, "loop0 sda1 sda", id="loop"),
+        pytest.param(
+            "30 20 0:40 /@a /data rw - btrfs /dev/sda1 rw", "hdd", HDD, "sda1 sda sdb1 sdb", id="btrfs-of-two"
+        ),
+        pytest.param(
+            "30 20 0:40 / /data rw - btrfs /dev/mapper/vg-data rw",
+            "hdd",
+            HDD,
+            "dm-0 sda1 sda",
+            id="btrfs-unlisted-over-lvm",
+        ),
+        pytest.param(
+            "30 20 0:40 / /data rw - btrfs /dev/sdb1 rw",
+            "hdd",
+            HDD,
+            "sda1 sda sdb1 sdb",
+            id="btrfs-by-its-second-device",
+        ),
+        pytest.param(
+            "30 20 0:40 / /data rw - bcachefs /dev/sdb1:/dev/sda1 rw", "hdd", HDD, "sdb1 sdb sda1 sda", id="bcachefs"
+        ),
         pytest.param(
             "30 20 0:40 / /data rw - overlay overlay rw,lowerdir=/mnt/ssd/a:/mnt/hdd/b,upperdir=/mnt/tmpfs/c",
             "hdd",
             HDD,
+            "sdb1 sdb sda1 sda",
             id="overlay-of-three",
         ),
         pytest.param(
             "30 20 0:40 / /data rw - overlay overlay ro,lowerdir+=/mnt/ssd/a,lowerdir+=/usr",
             "ssd",
             SSD,
+            "sdb1 sdb nvme0n1",
             id="overlay-6.8",
         ),
         pytest.param(
             "30 20 0:40 / /data rw - overlay overlay rw,lowerdir=/mnt/nfs/a,upperdir=/mnt/hdd/b",
             "network",
             "/proc/self/mountinfo",
+            "sda1 sda",
             id="overlay-over-a-network",
         ),
     ],
 )
-def test_medium_of_a_stack_is_the_slowest_below(line: str, kind: str, source: str) -> None:
+def test_medium_of_a_stack_is_the_slowest_below(line: str, kind: str, source: str, devices: str) -> None:
     """
-    Whatever stands between a mount and its disks, the slowest disk is named.
+    Whatever stands between a mount and its disks, the slowest disk is named, and all devices from the upper end down.
     """
-    assert ask(line) == (kind, source)
+    assert ask(line) == (kind, source, tuple(devices.split()), True)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +175,8 @@ def test_medium_that_leads_nowhere_is_unknown(line: str) -> None:
     """
     A way that ends, or that comes back to where it began, says nothing.
     """
-    assert ask(line) == ("unknown", "/proc/self/mountinfo")
+    found = ask(line)
+    assert (found.kind, found.source, found.is_certain) == ("unknown", "/proc/self/mountinfo", False)
 
 
 def test_medium_of_devices_in_a_circle_is_unknown() -> None:
@@ -187,13 +216,39 @@ def test_medium_of_a_qemu_scsi_disk_is_what_it_was_told_to_be(rotational: str, p
     )
     host = FakeHost(files=files, links={f"{BLOCK}/8:32": QEMU})
     mounts = parse_mountinfo("20 1 8:32 / / rw - ext4 /dev/sdc rw")
-    assert read_medium(mounts[0], host, mounts).kind == expected
+    medium = read_medium(mounts[0], host, mounts)
+    assert (medium.kind, medium.is_certain) == (expected, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "expected"),
+    [
+        pytest.param("nvme0n1", "SAMSUNG MZVL21T0HCLR-00B00", ("nvme", True), id="samsung"),
+        pytest.param("nvme1n1", "Amazon Elastic Block Store", ("virtual", False), id="ebs"),
+        pytest.param("nvme1n1", "Amazon EC2 NVMe Instance Storage", ("nvme", True), id="ec2-instance-store"),
+        pytest.param("nvme0n1", "nvme_card-pd", ("virtual", False), id="google-persistent-disk"),
+        pytest.param("nvme0n1", "nvme_card", ("nvme", True), id="google-local-ssd"),
+        pytest.param("nvme0n1", "MSFT NVMe Accelerator v1.0", ("virtual", False), id="azure-remote-disk"),
+        pytest.param("nvme0n1", "QEMU NVMe Ctrl", ("nvme", False), id="qemu"),
+        pytest.param("sr0", "DVD-RAM GH24", ("optical", True), id="optical"),
+    ],
+)
+def test_medium_of_a_disk_is_by_its_name_and_model(name: str, model: str, expected: tuple[str, bool]) -> None:
+    """
+    Clouds sell disks across a network that speak NVMe; only their models tell them from those in the machine.
+    """
+    folder = f"{PCI}/block/{name}"
+    host = FakeHost(files={f"{folder}/device/model": f"{model}\n"}, links={f"{BLOCK}/259:5": folder})
+    mounts = parse_mountinfo(f"20 1 259:5 / / rw - ext4 /dev/{name} rw")
+    medium = read_medium(mounts[0], host, mounts)
+    assert (medium.kind, medium.is_certain) == expected
+    assert medium.devices == (name,)
 
 
 def test_slowest_first_has_every_kind_once() -> None:
     """
     A kind without a place in the order could not be compared.
     """
-    kinds = {"nvme", "ssd", "hdd", "virtual", "network", "memory", "unknown"}
+    kinds = {"nvme", "ssd", "hdd", "optical", "virtual", "network", "memory", "unknown"}
     assert set(SLOWEST_FIRST) == kinds
     assert len(SLOWEST_FIRST) == len(kinds)

@@ -39,14 +39,12 @@ NO_SUCH_FACT = {
     "possible": "only CPUs that are online are counted",
     "present": "only CPUs that are online are counted",
     "threads_per_core": "it is not one number where some threads are offline",
-    "virtual_machine": "no fact says whether the machine is one",
 }
 """
 What is true of a machine and told by none of the facts.
 """
 
 NO_SUCH_STORAGE_FACT = {
-    "chain": "only the disks at its end decide",
     "encrypted": "the kind of disk is the same",
     "mixed": "the slowest disk is the one that is told",
     "note": "it is for people",
@@ -131,6 +129,10 @@ COMPARED: dict[str, tuple[Callable[[HostFacts], Any], Callable[[Mapping[str, Any
     "packages": (lambda facts: facts.cpu.sockets, lambda machine: len(machine["packages"])),
     "physical_cores": (lambda facts: facts.cpu.physical, lambda machine: machine["physical_cores"]),
     "sockets": (lambda facts: facts.cpu.sockets, lambda machine: machine["sockets"]),
+    "virtual_machine": (
+        lambda facts: facts.system.hypervisor in {"qemu", "kvm", "unnamed"},
+        lambda machine: machine["virtual_machine"],
+    ),
     "usable_count": (lambda facts: len(allowed(facts)), lambda machine: machine["usable_count"]),
     "usable_cpus": (allowed, lambda machine: numbers(machine["usable_cpus"])),
 }
@@ -190,6 +192,10 @@ def test_recorded_storage_is_of_the_kind_that_is_true(name: str, path: str) -> N
     assert storage.device == re.sub(r"^[^/:]+:", "server:", expected["source"])
     if expected["disks"]:
         assert posixpath.basename(storage.sources["kind"]) in expected["disks"]
+        assert set(expected["disks"]) <= set(storage.devices)
+    if "chain" in expected:
+        assert storage.devices[0] == expected["chain"][0]
+        assert set(storage.devices) == {name for level in expected["chain"] for name in level.split("+")}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -201,7 +207,7 @@ def test_recorded_truth_is_compared_or_has_no_fact(name: str) -> None:
     assert machine["machine"] == name
     elsewhere = {"machine", "memory_nominal_bytes", "storage"}
     assert set(machine) <= {*COMPARED, *NO_SUCH_FACT, *elsewhere}
-    compared = {"kind", "fstype", "source", "disks"}
+    compared = {"kind", "fstype", "source", "disks", "chain"}
     for each in machine.get("storage", {}).values():
         assert set(each) <= {*compared, *NO_SUCH_STORAGE_FACT}
 

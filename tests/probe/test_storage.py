@@ -175,6 +175,7 @@ def test_storage_of_a_path_has_mount_room_and_sources() -> None:
         filesystem="ext4",
         device="/dev/sda2",
         kind="unknown",
+        confidence="low",
         size_bytes=1000,
         free_bytes=400,
         sources={
@@ -183,6 +184,7 @@ def test_storage_of_a_path_has_mount_room_and_sources() -> None:
             "filesystem": "/proc/self/mountinfo",
             "device": "/proc/self/mountinfo",
             "kind": "/proc/self/mountinfo",
+            "confidence": "/proc/self/mountinfo",
             "size_bytes": "statvfs",
             "free_bytes": "statvfs",
         },

@@ -11,7 +11,7 @@ from ..errors import ArgumentError
 from ..findings import describe
 from ..probe import HostIO, RealHost, probe_host
 from ..records import to_json
-from ..report import render_facts
+from ..report import render_every_fact, render_facts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,6 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("--json", action="store_true", help="print every fact with its source, as JSON")
     parser.add_argument("--path", metavar="DIR", help="where the data is (default: the current folder)")
+    parser.add_argument(
+        "--full", action="store_true", help="show every fact with its source, and those that take seconds to find out"
+    )
     host = parser.add_mutually_exclusive_group()
     host.add_argument("--record", metavar="FILE", help="write what this host answered, to send with a bug report")
     host.add_argument("--replay", metavar="FILE", help="show the host whose answers such a file holds")
@@ -30,20 +33,21 @@ def run(arguments: argparse.Namespace) -> int:
     Print the facts.
     """
     if arguments.record is not None:
-        facts = _record(arguments.record, arguments.path)
+        facts = _record(arguments.record, arguments.path, full=arguments.full)
     else:
         io = RealHost() if arguments.replay is None else _replayed(arguments.replay)
-        facts = probe_host(io=io, path=arguments.path)
-    print(json.dumps(to_json(facts), indent=2) if arguments.json else render_facts(facts))
+        facts = probe_host(io=io, path=arguments.path, full=arguments.full)
+    render = render_every_fact if arguments.full else render_facts
+    print(json.dumps(to_json(facts), indent=2) if arguments.json else render(facts))
     return 0
 
 
-def _record(file: str, path: str | None) -> Any:
+def _record(file: str, path: str | None, *, full: bool) -> Any:
     from ..probe.host_io import private_names
     from ..probe.recording import Recorder
 
     recorder = Recorder(RealHost())
-    facts = probe_host(io=recorder, path=path)
+    facts = probe_host(io=recorder, path=path, full=full)
     text = json.dumps(recorder.document(private_names()), indent=1, sort_keys=True)
     try:
         with open(file, "w", encoding="utf-8") as stream:

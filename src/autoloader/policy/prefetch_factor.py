@@ -67,4 +67,4 @@ def lies_on_hdd(facts: HostFacts, traits: DatasetTraits) -> bool:
     """
     Return whether samples lie on a spinning disk of this host.
     """
-    return traits.path is not None and not traits.is_remote and facts.storage.kind == "hdd"
+    return traits.path is not None and not traits.is_remote and facts.storage.kind in {"hdd", "optical"}

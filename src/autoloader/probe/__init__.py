@@ -19,7 +19,9 @@ The module for each system that has one of its own, by Python's name for it; onl
 __all__ = ["HostIO", "RealHost", "probe_environment", "probe_host", "probe_memory", "probe_process"]
 
 
-def probe_host(*, io: HostIO | None = None, platform: str | None = None, path: str | None = None) -> HostFacts:
+def probe_host(
+    *, io: HostIO | None = None, platform: str | None = None, path: str | None = None, full: bool = False
+) -> HostFacts:
     """
     Read the facts of this host that matter for loading data.
 
@@ -29,9 +31,16 @@ def probe_host(*, io: HostIO | None = None, platform: str | None = None, path: s
         io: Where to ask; this machine by default.
         platform: Python's name for the operating system; what *io* says by default.
         path: The place whose storage is asked about; the working directory by default.
+        full: Whether to ask also what takes seconds: flags and caches of the processor, by py-cpuinfo in a child
+            process whose answer is kept, and memory and load of NVIDIA's devices, by their management library.
     """
     host = RealHost() if io is None else io
     facts: HostFacts = _backend(host, platform).collect(host, path)
+    if full:
+        from .accelerator import with_load
+        from .cpu_model import with_details
+
+        facts = facts._replace(cpu=with_details(facts.cpu, host), accelerator=with_load(facts.accelerator, host))
     return facts
 
 

@@ -1,27 +1,34 @@
 """
-Accelerators on Linux, from the files of their drivers: asking a driver's library could initialise it.
+Accelerators, from the files of their drivers, and from NVIDIA's management library where no file tells.
+
+A library that computes is never asked: it would be initialised, and this process could not fork any more.
 """
 
 import itertools
-from collections.abc import Mapping
-from typing import NamedTuple
+import posixpath
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 from ..facts import AcceleratorFacts, AcceleratorKind
 from .host_io import HostIO
 from .parse import parse_colons, parse_flat_keyed, parse_int
+from .questions import Nvml
 from .readings import Readings
 
 Names = tuple[str, ...]
+T = TypeVar("T")
 WSL_LIBRARIES = "/usr/lib/wsl/lib"
 
 
 class _Device(NamedTuple):
     """
-    One device: its UUID, and the memory node that it hangs on, as far as they are known.
+    One device: its UUID, the memory node that it hangs on, its memory and load, as far as they are known.
     """
 
     uuid: str | None = None
     numa_node: int | None = None
+    memory: int | None = None
+    busy: float | None = None
 
 
 class _Seen(NamedTuple):
@@ -43,21 +50,90 @@ def read_accelerator(io: HostIO) -> AcceleratorFacts:
 
     None is none only where /dev can be read: every kind has a file there.
     """
+    seen = _seen_by_files(io)
+    if seen is not None:
+        return _facts(seen, io.environment)
     readings = Readings()
-    for seen in (_nvidia(io), _tegra(io), _amd(io)):
-        if seen.devices:
-            chosen = _visible(seen.devices, io.environment, seen.visible)
-            readings.put("kind", seen.kind, seen.source)
-            readings.put("devices", len(chosen), seen.source)
-            readings.put("driver", seen.driver, seen.source)
-            nodes = tuple(device.numa_node for device in chosen if device.numa_node is not None)
-            readings.put("numa_nodes", nodes if len(nodes) == len(chosen) else (), seen.numa_source)
-            return readings.build(AcceleratorFacts)
     if _is_cuda_under_wsl(io):
+        seen_by_nvml = _by_nvml(io)
+        if seen_by_nvml is not None:
+            return _facts(seen_by_nvml, io.environment)
         readings.put("kind", "cuda", WSL_LIBRARIES)
     elif io.list_dir("/dev") is not None:
-        readings.put("devices", 0, "/dev, /proc/driver/nvidia/gpus, /sys/class/kfd/kfd/topology/nodes")
+        readings.put("devices", 0, "/dev, /proc/driver/nvidia/gpus, /sys/class/kfd/kfd/topology/nodes, /sys/class/drm")
     return readings.build(AcceleratorFacts)
+
+
+def with_load(accelerator: AcceleratorFacts, io: HostIO) -> AcceleratorFacts:
+    """
+    Add memory and load of NVIDIA's devices, which no file tells; the management library may take a second to start.
+
+    Args:
+        accelerator: What was read before.
+        io: The host.
+    """
+    if accelerator.kind != "cuda" or accelerator.memory_bytes:
+        return accelerator
+    seen, nvml = _seen_by_files(io), io.nvml()
+    if seen is None or nvml is None:
+        return accelerator
+    return _facts(seen._replace(devices=_with_nvml(seen.devices, nvml)), io.environment)
+
+
+def _seen_by_files(io: HostIO) -> _Seen | None:
+    return next((seen for seen in (_nvidia(io), _tegra(io), _amd(io), _intel(io)) if seen.devices), None)
+
+
+def read_accelerator_by_nvml(io: HostIO) -> AcceleratorFacts:
+    """
+    Read NVIDIA's devices where only the management library tells of them, as on Windows.
+    """
+    seen = _by_nvml(io)
+    return AcceleratorFacts() if seen is None else _facts(seen, io.environment)
+
+
+def _facts(seen: _Seen, environment: Mapping[str, str]) -> AcceleratorFacts:
+    """
+    Return what is known of the devices that the environment leaves to this process.
+    """
+    chosen = _visible(seen.devices, environment, seen.visible)
+    readings = Readings()
+    readings.put("kind", seen.kind, seen.source)
+    readings.put("devices", len(chosen), seen.source)
+    readings.put("driver", seen.driver, seen.source)
+    readings.put("numa_nodes", _of_all(device.numa_node for device in chosen), seen.numa_source)
+    readings.put("memory_bytes", _of_all(device.memory for device in chosen), "nvmlDeviceGetMemoryInfo")
+    readings.put("busy_fractions", _of_all(device.busy for device in chosen), "nvmlDeviceGetUtilizationRates")
+    return readings.build(AcceleratorFacts)
+
+
+def _of_all(values: Iterable[T | None]) -> tuple[T, ...]:
+    """
+    Return the values if all are known.
+    """
+    found = tuple(values)
+    known = tuple(value for value in found if value is not None)
+    return known if len(known) == len(found) else ()
+
+
+def _by_nvml(io: HostIO) -> _Seen | None:
+    """
+    Return the devices that the management library tells of; ``None`` where it is not there.
+    """
+    nvml = io.nvml()
+    if nvml is None:
+        return None
+    devices = tuple(_Device(each.uuid, None, each.memory, each.busy) for each in nvml.devices)
+    return _Seen("cuda", devices, nvml.driver, (("CUDA_VISIBLE_DEVICES",),), "nvmlDeviceGetCount", "")
+
+
+def _with_nvml(devices: tuple[_Device, ...], nvml: Nvml) -> tuple[_Device, ...]:
+    """
+    Add what the management library knows of the devices, found by their UUIDs.
+    """
+    known = {each.uuid: each for each in nvml.devices}
+    found = ((device, known.get(device.uuid) if device.uuid else None) for device in devices)
+    return tuple(d if more is None else d._replace(memory=more.memory, busy=more.busy) for d, more in found)
 
 
 def _nvidia(io: HostIO) -> _Seen:
@@ -110,6 +186,34 @@ def _amd(io: HostIO) -> _Seen:
     # HIP reads CUDA's variable where its own is not set.
     visible = ("ROCR_VISIBLE_DEVICES",), ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
     return _Seen("rocm", tuple(here), driver, visible, nodes, "/sys/class/drm/renderD*/device/numa_node")
+
+
+INTEGRATED = "0000:00:02.0"
+"""
+Where the graphics inside an Intel processor sit on the PCI bus.
+"""
+
+
+def _intel(io: HostIO) -> _Seen:
+    """
+    Find Intel's GPUs that torch can use: those on cards, and those in processors that the driver xe serves.
+
+    Older graphics in processors have the driver i915, and no kernels in torch. ``ZE_AFFINITY_MASK`` names devices by
+    number, or tiles of one as ``0.1``.
+
+    Source: PyTorch, "Getting Started on Intel GPU"; Level Zero, "Environment Variables".
+    """
+    drm, here = "/sys/class/drm", []
+    for name in sorted(io.list_dir("/dev/dri") or (), key=lambda name: (len(name), name)):
+        driver, place = (io.real_path(f"{drm}/{name}/{link}") or "" for link in ("device/driver", "device"))
+        is_integrated = posixpath.basename(place) == INTEGRATED
+        if name.startswith("renderD") and posixpath.basename(driver) in ({"xe"} if is_integrated else {"xe", "i915"}):
+            here.append(_Device(None, _node_of(io, f"{drm}/{name}/device")))
+    mask = io.environment.get("ZE_AFFINITY_MASK")
+    if mask is not None:
+        chosen = {parse_int(entry.partition(".")[0]) for entry in mask.split(",")}
+        here = [device for number, device in enumerate(here) if number in chosen]
+    return _Seen("xpu", tuple(here), None, (), drm, f"{drm}/renderD*/device/numa_node")
 
 
 def _node_of(io: HostIO, folder: str) -> int | None:

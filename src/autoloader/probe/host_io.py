@@ -7,26 +7,19 @@ Every question answers ``None`` where the host does not say; none raises, and no
 import importlib
 import os
 import sys
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from .questions import (
-    DiskSpace,
-    HostIO,
-    MainModule,
-    PythonThread,
-    StartMethods,
-    WindowsMemory,
-    documented_start_methods,
-)
+from .parse import is_python_program
+from .questions import DiskSpace, HostIO, MainModule, Nvml, PythonThread, StartMethods, WindowsMemory
+from .running_process import RunningProcess
 
 __all__ = ["DiskSpace", "HostIO", "MainModule", "PythonThread", "RealHost", "StartMethods"]
 
 _MOST_BYTES = 4 << 20
 
 
-class RealHost:
+class RealHost(RunningProcess):
     """
     This machine and this process.
     """
@@ -171,20 +164,16 @@ class RealHost:
 
         return platform.release(), platform.machine()
 
-    def python(self) -> tuple[str, bool]:
+    def libc(self) -> str | None:
         """
-        Return implementation and version, and whether this build runs without the GIL.
+        Return the C library and its version, where it tells them.
         """
-        implementation = {"cpython": "CPython", "pypy": "PyPy"}.get(sys.implementation.name, sys.implementation.name)
-        version = f"{implementation} {sys.version.partition(' ')[0]}"
-        return version, not getattr(sys, "_is_gil_enabled", lambda: True)()
-
-    def python_cpu_count(self) -> int | None:
-        """
-        Return what the user set by ``-X cpu_count``; Python 3.13 and newer also take it from ``PYTHON_CPU_COUNT``.
-        """
-        value = sys._xoptions.get("cpu_count")
-        return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 10 else None
+        if sys.platform == "win32":
+            return None
+        try:
+            return os.confstr("CS_GNU_LIBC_VERSION")
+        except (AttributeError, OSError, ValueError):
+            return None
 
     def working_directory(self) -> str | None:
         """
@@ -209,113 +198,6 @@ class RealHost:
         except OSError:
             return None
 
-    def start_methods(self) -> StartMethods | None:
-        """
-        Return the start methods, without fixing one.
-
-        Until multiprocessing is loaded the process cannot have fixed any, and the others are as documented: loading it
-        just to ask would take longer than all other questions together.
-        """
-        multiprocessing = sys.modules.get("multiprocessing")
-        if multiprocessing is None:
-            available = documented_start_methods(sys.platform, sys.version_info[:2])
-            return StartMethods(available, available[0], None)
-        available = tuple(multiprocessing.get_all_start_methods())
-        return StartMethods(available, available[0], multiprocessing.get_start_method(allow_none=True))
-
-    def main_module(self) -> MainModule:
-        """
-        Return how ``__main__`` was started.
-        """
-        main = sys.modules.get("__main__")
-        spec = getattr(main, "__spec__", None)
-        file = getattr(main, "__file__", None)
-        if not isinstance(file, str):
-            return MainModule(getattr(spec, "name", None), None)
-        original = getattr(sys.modules.get("multiprocessing.process"), "ORIGINAL_DIR", None)
-        return MainModule(getattr(spec, "name", None), file, os.path.exists(os.path.join(original or "", file)))
-
-    def other_threads(self) -> tuple[PythonThread, ...]:
-        """
-        Return the Python threads besides this one.
-        """
-        threading = sys.modules.get("threading")
-        if threading is None:
-            return ()
-        current = threading.current_thread()
-        return tuple(_describe_thread(thread) for thread in threading.enumerate() if thread is not current)
-
-    def pause(self) -> None:
-        """
-        Wait long enough for a thread of this process to end that is about to.
-        """
-        time.sleep(0.001)
-
-    def loaded_modules(self, names: Iterable[str]) -> tuple[str, ...]:
-        """
-        Return those of the modules that this process has loaded.
-        """
-        return tuple(name for name in names if sys.modules.get(name) is not None)
-
-    def interpreter(self) -> str | None:
-        """
-        Return the program that multiprocessing starts for a child.
-        """
-        spawn = sys.modules.get("multiprocessing.spawn")
-        chosen = sys.executable if spawn is None else spawn.get_executable()
-        return os.fsdecode(chosen) if chosen else None
-
-    def is_frozen(self) -> bool:
-        """
-        Return whether this Python is part of a program that was packed into one file or folder.
-        """
-        return bool(getattr(sys, "frozen", False))
-
-    def has_semaphores(self) -> bool:
-        """
-        Return whether a semaphore can be made; the one that is made to see it has no name left and goes at once.
-        """
-        try:
-            _multiprocessing: Any = importlib.import_module("_multiprocessing")
-            _multiprocessing.SemLock(1, 1, 1, f"/autoloader-{os.getpid()}-{os.urandom(4).hex()}", True)
-        except (ImportError, AttributeError, OSError):
-            return False
-        return True
-
-    def is_daemonic(self) -> bool:
-        """
-        Return whether multiprocessing made this process a daemon.
-        """
-        process = sys.modules.get("multiprocessing.process")
-        return False if process is None else bool(process.current_process().daemon)
-
-    def is_dataloader_worker(self) -> bool:
-        """
-        Return whether this process is a worker of a DataLoader.
-        """
-        data = sys.modules.get("torch.utils.data")
-        worker_info = getattr(data, "get_worker_info", None)  # not there yet while torch is being imported
-        return worker_info is not None and worker_info() is not None
-
-    def is_accelerator_initialised(self) -> bool:
-        """
-        Return whether torch has initialised CUDA, ROCm or XPU in this process; never imports torch to ask.
-        """
-        torch = sys.modules.get("torch")
-        backends = (getattr(torch, name, None) for name in ("cuda", "xpu"))
-        questions = (getattr(backend, "is_initialized", None) for backend in backends)
-        return any(is_initialized is not None and is_initialized() for is_initialized in questions)
-
-    def torch_accelerators(self) -> tuple[str, ...] | None:
-        """
-        Return the accelerators that the loaded torch was built for; ``None`` while torch is not loaded.
-        """
-        version = getattr(sys.modules.get("torch"), "version", None)
-        if version is None:
-            return None
-        names = {"cuda": "cuda", "hip": "rocm", "xpu": "xpu"}
-        return tuple(kind for name, kind in names.items() if getattr(version, name, None))
-
     def psutil_memory(self) -> tuple[int, int] | None:
         """
         Return total and available memory as psutil sees them; a psutil that is missing or broken is no answer.
@@ -327,6 +209,29 @@ class RealHost:
             return int(memory.total), int(memory.available)
         except Exception:  # noqa: BLE001 (a broken psutil raises anything, PermissionError at import for one)
             return None
+
+    def nvml(self) -> Nvml | None:
+        """
+        Return what NVIDIA's management library says, where the package nvidia-ml-py is installed.
+        """
+        from . import nvml
+
+        return nvml.read()
+
+    def processor_details(self) -> str | None:
+        """
+        Return what py-cpuinfo says of the processor, as JSON. It sleeps and starts processes, so a child asks it.
+        """
+        interpreter = self.interpreter()
+        if interpreter is None or self.is_frozen() or not is_python_program(interpreter):
+            return None
+        from ..store import open_store
+        from .cpu_model import identity
+        from .cpuinfo_child import ask
+
+        name = os.environ.get("PROCESSOR_IDENTIFIER") or self.sysctl_text("machdep.cpu.brand_string")
+        key = {"processor": identity(self.read_text("/proc/cpuinfo"), name), "interpreter": interpreter}
+        return ask(interpreter, open_store(os.environ), key)
 
     def sysctl_number(self, name: str) -> int | None:
         """
@@ -374,14 +279,6 @@ def _ask(platform: str, question: str, *arguments: str) -> Any:
         return getattr(importlib.import_module(f".{platform}", __package__), question)(*arguments)
     except (AttributeError, ImportError, OSError, ValueError):
         return None
-
-
-def _describe_thread(thread: Any) -> PythonThread:
-    """
-    Return a thread by its name, and by what it runs: its target, or its own class.
-    """
-    runs = getattr(thread, "_target", None) or type(thread)
-    return PythonThread(thread.name, f"{getattr(runs, '__module__', '')}.{getattr(runs, '__qualname__', '')}")
 
 
 _NAMES_OF_NOBODY = frozenset({"host", "linux", "localhost", "none", "root", "server", "user"})

@@ -42,7 +42,10 @@ LAUNCHERS = (
     ),
 )
 """
-Source: torch.distributed.run; Open MPI and Intel MPI documentation; srun(1), "OUTPUT ENVIRONMENT VARIABLES".
+Ray Train sets what torchrun sets, in workers that have Ray's own variables, too.
+
+Source: torch.distributed.run; Ray's train/torch/config.py and common/constants.h; Open MPI and Intel MPI
+documentation; srun(1), "OUTPUT ENVIRONMENT VARIABLES".
 """
 
 
@@ -55,7 +58,8 @@ def read_job(environment: Mapping[str, str]) -> JobFacts:
     if launcher is None:
         readings.put("local_world_size", 1, "no launcher's variable is set")
         return readings.build(JobFacts)
-    readings.put("launcher", launcher.name, launcher.marker)
+    is_ray = launcher.name == "environment" and "RAY_JOB_ID" in environment
+    readings.put("launcher", "ray" if is_ray else launcher.name, "RAY_JOB_ID" if is_ray else launcher.marker)
     readings.put("rank", parse_int(environment.get(launcher.rank)), launcher.rank)
     readings.put("local_rank", parse_int(environment.get(launcher.local_rank)), launcher.local_rank)
     node = _slurm_node(environment)

@@ -5,12 +5,13 @@ Linux: procfs, sysfs and control groups.
 import posixpath
 import re
 
-from ..facts import CpuFacts, HostFacts, JobFacts, LimitFacts, MemoryFacts, NumaFacts, SharedMemoryFacts, SystemFacts
+from ..facts import CpuFacts, HostFacts, JobFacts, LimitFacts, MemoryFacts, NumaFacts, SharedMemoryFacts
 from . import cgroup
 from .accelerator import read_accelerator
 from .host_io import HostIO
 from .interpreter import read_affinity, read_process, read_python_cpu_count, read_start_methods
 from .job import read_job, read_scheduler_cpus
+from .linux_system import read_system
 from .mounts import Mount, parse_mountinfo
 from .parse import (
     NO_LIMIT,
@@ -22,7 +23,6 @@ from .parse import (
     parse_meminfo,
     parse_node_cpus,
     parse_oom_kills,
-    parse_os_release,
     tightest,
 )
 from .readings import Readings
@@ -37,6 +37,12 @@ A limit of processes and threads from which on nobody need count them: no loader
 """
 
 
+OVERCOMMIT: dict[int | None, str] = {0: "heuristic", 1: "always", 2: "never"}
+"""
+What the kernel's numbers stand for. Source: kernel, mm/overcommit-accounting.rst.
+"""
+
+
 def collect(io: HostIO, path: str | None = None) -> HostFacts:
     """
     Read every fact that Linux tells.
@@ -48,7 +54,7 @@ def collect(io: HostIO, path: str | None = None) -> HostFacts:
     mounts = parse_mountinfo(io.read_text("/proc/self/mountinfo"))
     job = read_job(io.environment)
     return HostFacts(
-        system=_read_system(io),
+        system=read_system(io),
         start_methods=read_start_methods(io),
         cpu=_read_cpu(io, mounts, job),
         numa=_read_numa(io),
@@ -76,67 +82,6 @@ def collect_memory(io: HostIO) -> HostFacts:
     )
 
 
-def _read_system(io: HostIO) -> SystemFacts:
-    readings = Readings()
-    release, machine = io.uname()
-    readings.put("platform", "linux", "sys.platform")
-    readings.put("release", release, "uname")
-    readings.put("architecture", machine, "uname")
-    distribution = parse_os_release(io.read_text("/etc/os-release") or io.read_text("/usr/lib/os-release"))
-    readings.put("distribution", distribution.get("PRETTY_NAME"), "os-release")
-    version, is_free_threaded = io.python()
-    readings.put("python", version, "platform")
-    readings.put("is_free_threaded", is_free_threaded, "sys._is_gil_enabled()")
-    readings.put("wsl_version", _wsl_version(release), "uname")
-    readings.put("container", *_container(io))
-    readings.put("notebook", *_notebook(io))
-    return readings.build(SystemFacts)
-
-
-def _wsl_version(release: str) -> int:
-    """
-    Return 1 or 2 under WSL: its kernels are ``4.4.0-19041-Microsoft`` and ``5.15.0-microsoft-standard-WSL2``.
-
-    The first of WSL 2 ended in ``-microsoft-standard``; those that people build keep no more than ``WSL2``.
-    """
-    lowered = release.lower()
-    if "wsl2" in lowered or "microsoft-standard" in lowered:
-        return 2
-    return 1 if "microsoft" in lowered else 0
-
-
-def _container(io: HostIO) -> tuple[str, str]:
-    """
-    Return the kind of container and the sign of it.
-    """
-    if "KUBERNETES_SERVICE_HOST" in io.environment:
-        return "kubernetes", "KUBERNETES_SERVICE_HOST"
-    signs = {"docker": "/.dockerenv", "podman": "/run/.containerenv"}
-    for kind, path in signs.items():
-        if io.read_text(path) is not None:
-            return kind, path
-    named = (io.read_text("/run/systemd/container") or io.environment.get("container", "")).strip()
-    if named and named != "wsl":  # which systemd takes for a container
-        return named, "/run/systemd/container or the variable 'container'"
-    if "SINGULARITY_CONTAINER" in io.environment or "APPTAINER_CONTAINER" in io.environment:
-        return "apptainer", "APPTAINER_CONTAINER"
-    if io.read_text("/sys/fs/cgroup/cgroup.type") is not None:
-        # Kernel, cgroup-v2.rst: all groups have this file but the host's root, which a cgroup namespace hides.
-        return "unnamed", "/sys/fs/cgroup/cgroup.type"
-    return "none", "no container's mark was found"
-
-
-def _notebook(io: HostIO) -> tuple[str, str]:
-    marks = {
-        "KAGGLE_KERNEL_RUN_TYPE": "kaggle",  # whose image is built from Colab's, and has its variables, too
-        "COLAB_RELEASE_TAG": "colab",
-        "COLAB_GPU": "colab",
-        "JPY_PARENT_PID": "jupyter",
-    }
-    found = next((mark for mark in marks if mark in io.environment), None)
-    return ("none", "no notebook's variable is set") if found is None else (marks[found], found)
-
-
 def _read_cpu(io: HostIO, mounts: tuple[Mount, ...], job: JobFacts) -> CpuFacts:
     readings = Readings()
     readings.put("model", parse_cpu_model(io.read_text("/proc/cpuinfo")), "/proc/cpuinfo")
@@ -146,6 +91,8 @@ def _read_cpu(io: HostIO, mounts: tuple[Mount, ...], job: JobFacts) -> CpuFacts:
         _put_topology(readings, io, online)
     else:
         logical = readings.put("logical", io.cpu_count(), "os.cpu_count()")
+    frequency = parse_int(io.read_text("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"))
+    readings.put("max_frequency_hertz", frequency and frequency * 1e3, "cpu0/cpufreq/cpuinfo_max_freq")
     affinity, source, variable = read_affinity(io)
     readings.put("affinity", affinity, source)
     readings.put("affinity_bound_by", variable, "the environment")
@@ -245,6 +192,9 @@ def _read_memory(io: HostIO, mounts: tuple[Mount, ...]) -> MemoryFacts:
     readings.put("total_bytes", sizes.get("MemTotal"), "/proc/meminfo")
     available = readings.put("available_bytes", sizes.get("MemAvailable"), "/proc/meminfo")
     readings.put("swap_total_bytes", sizes.get("SwapTotal"), "/proc/meminfo")
+    overcommit = OVERCOMMIT.get(parse_int(io.read_text("/proc/sys/vm/overcommit_memory")))
+    readings.put("overcommit", overcommit, "/proc/sys/vm/overcommit_memory")
+    readings.put("swappiness", parse_int(io.read_text("/proc/sys/vm/swappiness")), "/proc/sys/vm/swappiness")
     found = cgroup.read_memory_limit(io, mounts)
     limit, source = found or (None, "")
     readings.put("cgroup_limit_bytes", limit, source)
@@ -279,6 +229,8 @@ def _read_shared_memory(io: HostIO) -> SharedMemoryFacts:
 def _read_limits(io: HostIO, mounts: tuple[Mount, ...]) -> LimitFacts:
     readings = Readings()
     _put_open_files(readings, io)
+    locked, _ = io.resource_limit("MEMLOCK") or (None, None)
+    readings.put("locked_memory_soft_bytes", locked, "RLIMIT_MEMLOCK")
     processes, _ = io.resource_limit("NPROC") or (None, None)
     readings.put("processes_soft", processes, "RLIMIT_NPROC")
     if processes is not None and processes < MANY_PROCESSES:

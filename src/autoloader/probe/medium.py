@@ -38,12 +38,19 @@ MEMORY_FILESYSTEMS = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 
 PHYSICAL_DRIVERS = frozenset({"sd", "hd"})
 
+REMOTE_NVME = ("AMAZON ELASTIC BLOCK STORE", "NVME_CARD-PD", "MSFT NVME ACCELERATOR")
+"""
+Models by which clouds name network disks that speak NVMe; those that sit in the machine have other names.
+
+Source: AWS, "Amazon EBS volumes and NVMe"; Google Cloud, "About Persistent Disk"; Azure, "NVMe general FAQ".
+"""
+
 VIRTUAL_DISKS = ("QEMU", "VBOX", "VMWARE", "VIRTUAL", "MSFT", "GOOGLE")
 """
 Words by which hypervisors name their disks, in the vendor (SCSI) or the model (ATA) of sysfs.
 """
 
-SLOWEST_FIRST: tuple[StorageKind, ...] = ("network", "hdd", "unknown", "virtual", "ssd", "nvme", "memory")
+SLOWEST_FIRST: tuple[StorageKind, ...] = ("network", "optical", "hdd", "unknown", "virtual", "ssd", "nvme", "memory")
 """
 What a stack of several media is as slow as; one that is not known may be slower than all that follow it.
 """
@@ -56,9 +63,13 @@ class Medium(NamedTuple):
 
     kind: StorageKind
     source: str
+    devices: tuple[str, ...] = ()
+    """Names of the block devices from the upper end down to the disks."""
+    is_certain: bool = True
+    """Whether the kind rests on more than what a hypervisor passed on."""
 
 
-UNKNOWN = Medium("unknown", "/proc/self/mountinfo")
+UNKNOWN = Medium("unknown", "/proc/self/mountinfo", is_certain=False)
 
 
 def read_medium(mount: Mount, io: HostIO, mounts: tuple[Mount, ...]) -> Medium:
@@ -73,8 +84,14 @@ def read_medium(mount: Mount, io: HostIO, mounts: tuple[Mount, ...]) -> Medium:
     return _of_mount(mount, io, mounts, frozenset())
 
 
-def _slowest(media: Iterable[Medium]) -> Medium:
-    return min(media, key=lambda medium: SLOWEST_FIRST.index(medium.kind), default=UNKNOWN)
+def _slowest(media: Iterable[Medium], above: tuple[str, ...] = ()) -> Medium:
+    """
+    Return the slowest of several media, with the devices of all, below those that are *above*.
+    """
+    found = tuple(media)
+    slowest = min(found, key=lambda medium: SLOWEST_FIRST.index(medium.kind), default=UNKNOWN)
+    names = (*above, *(name for medium in found for name in medium.devices))
+    return slowest._replace(devices=tuple(dict.fromkeys(names)))
 
 
 def _of_mount(mount: Mount, io: HostIO, mounts: tuple[Mount, ...], seen: frozenset[str]) -> Medium:
@@ -128,16 +145,19 @@ def _of_device(link: str, io: HostIO, mounts: tuple[Mount, ...], seen: frozenset
     folder = io.real_path(link)
     if folder is None or folder in seen or io.list_dir(folder) is None:
         return UNKNOWN
+    names: tuple[str, ...] = (posixpath.basename(folder),)
     if io.read_text(f"{folder}/partition") is not None:
         folder = posixpath.dirname(folder)
+        names = (*names, posixpath.basename(folder))
     seen |= {folder}
     parts = io.list_dir(f"{folder}/slaves")
     if parts:
-        return _slowest(_of_device(f"{folder}/slaves/{name}", io, mounts, seen) for name in parts)
+        return _slowest((_of_device(f"{folder}/slaves/{name}", io, mounts, seen) for name in parts), names)
     backing_file = io.read_text(f"{folder}/loop/backing_file")
     if backing_file is not None:
-        return _of_path(backing_file.rstrip("\n"), io, mounts, seen)
-    return Medium(_disk_kind(folder, io), folder)
+        return _slowest([_of_path(backing_file.rstrip("\n"), io, mounts, seen)], names)
+    kind, is_certain = _disk_kind(folder, io)
+    return Medium(kind, folder, names, is_certain)
 
 
 def _crosses_network(filesystem: str) -> bool:
@@ -145,27 +165,29 @@ def _crosses_network(filesystem: str) -> bool:
     return filesystem in NETWORK_FILESYSTEMS or (is_fuse and filesystem not in LOCAL_FUSE_FILESYSTEMS)
 
 
-def _disk_kind(folder: str, io: HostIO) -> StorageKind:
+def _disk_kind(folder: str, io: HostIO) -> tuple[StorageKind, bool]:
     """
-    Return the kind of one whole disk, by its driver's name, its vendor and model, and its rotational flag.
+    Return the kind of one whole disk, and whether it is certain, by its driver's name, model and rotational flag.
 
     The flag lies on virtual disks: virtio, Xen and others may all say 1. It is believed on a physical bus only, and on
     QEMU's SCSI disks, which say what their owner told them to, unless they say that he told them nothing.
     """
     name = posixpath.basename(folder)
-    if name.startswith("nvme"):
-        return "nvme"
     if name.startswith(("zram", "ram")):
-        return "memory"
+        return "memory", True
+    if name.startswith("sr"):
+        return "optical", True
     if name.startswith(("vd", "xvd")):
-        return "virtual"
+        return "virtual", False
     vendor, model = ((io.read_text(f"{folder}/device/{word}") or "").strip().upper() for word in ("vendor", "model"))
+    if name.startswith("nvme"):
+        return ("virtual", False) if model.startswith(REMOTE_NVME) else ("nvme", "QEMU" not in model)
     if vendor == "QEMU":
         is_virtual = is_rotation_reported(io.read_text(f"{folder}/device/vpd_pgb1")) is False
     else:
         is_virtual = "/virtio" in folder or any(word in f"{vendor} {model}" for word in VIRTUAL_DISKS)
-    if is_virtual:
-        return "virtual"
-    if name[:2] in PHYSICAL_DRIVERS:
-        return {"0": "ssd", "1": "hdd"}.get((io.read_text(f"{folder}/queue/rotational") or "").strip(), "unknown")  # type: ignore[return-value]
-    return "unknown"
+    if is_virtual or name[:2] not in PHYSICAL_DRIVERS:
+        return ("virtual" if is_virtual else "unknown"), False
+    kinds: dict[str, StorageKind] = {"0": "ssd", "1": "hdd"}
+    kind = kinds.get((io.read_text(f"{folder}/queue/rotational") or "").strip(), "unknown")
+    return kind, kind != "unknown" and vendor != "QEMU"

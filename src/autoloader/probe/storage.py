@@ -22,10 +22,12 @@ def read_storage(path: str | None, io: HostIO, mounts: tuple[Mount, ...]) -> Sto
     readings.put("mount_point", mount.mount_point, "/proc/self/mountinfo")
     readings.put("filesystem", mount.filesystem, "/proc/self/mountinfo")
     readings.put("device", mount.source, "/proc/self/mountinfo")
-    kind, source = read_medium(mount, io, mounts)
-    readings.put("kind", kind, source)
+    medium = read_medium(mount, io, mounts)
+    readings.put("kind", medium.kind, medium.source)
+    readings.put("confidence", "high" if medium.is_certain else "low", medium.source)
+    readings.put("devices", medium.devices, "/sys/dev/block")
     # A dead server never answers, and asking an automounter would mount.
-    if kind != "network" and mount.filesystem != "autofs":
+    if medium.kind != "network" and mount.filesystem != "autofs":
         space = io.disk_space(resolved) or io.disk_space(mount.mount_point)
         if space is not None:
             readings.put("size_bytes", space.total, "statvfs")

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ..facts import CpuFacts, HostFacts, MemoryFacts, NumaFacts, StorageFacts, StorageKind
 from . import fallback
+from .accelerator import read_accelerator_by_nvml
 from .host_io import HostIO
 from .interpreter import read_python_cpu_count
 from .parse import tightest
@@ -51,6 +52,7 @@ def collect(io: HostIO, path: str | None = None) -> HostFacts:
         numa=_read_numa(relations),
         memory=_read_memory(facts.memory, io),
         storage=_with_drive(facts.storage, io),
+        accelerator=read_accelerator_by_nvml(io),
     )
 
 

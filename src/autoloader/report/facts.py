@@ -2,12 +2,18 @@
 The facts of a host as a table of short lines, in plain ASCII.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ..facts import HostFacts
-from ..records import NO_LIMIT, number_text
+from ..records import NO_LIMIT, field_names, is_record, number_text
 
 UNKNOWN = "unknown"
+
+CPU_SETS = frozenset({"affinity", "affinity_now", "cpuset", "node_cpus"})
+"""
+Facts that are numbers of CPUs, long on large machines.
+"""
 
 
 def render_facts(facts: HostFacts) -> str:
@@ -30,6 +36,51 @@ def render_facts(facts: HostFacts) -> str:
         "job": _job(facts),
     }
     return "\n".join(f"{name:<13}  {text}" for name, text in lines.items())
+
+
+def render_every_fact(facts: HostFacts) -> str:
+    """
+    Return each fact that is known, a line each, with where it was read, and at the end the names of the others.
+    """
+    lines, unknown = [], []
+    for group in field_names(facts):
+        record = getattr(facts, group)
+        sources = getattr(record, "sources", {})
+        for name in (name for name in field_names(record) if name != "sources") if is_record(record) else ():
+            value = getattr(record, name)
+            if name in sources:
+                lines.append(f"{f'{group}.{name}':<40}  {_value(name, value)}  [{sources[name]}]")
+            elif value is None or value == ():
+                unknown.append(f"{group}.{name}")
+    return "\n".join([*lines, "", f"not known here: {', '.join(unknown) or 'nothing'}"])
+
+
+def _value(name: str, value: Any) -> str:
+    """
+    Return one fact as people read it.
+    """
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {_value(name, item)}" for key, item in value.items())
+    if isinstance(value, tuple):
+        return _runs(value) if name in CPU_SETS else ", ".join(_value(name, each) for each in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return render_bytes(value) if name.endswith("_bytes") else number_text(value)
+    return str(value)
+
+
+def _runs(numbers: tuple[int, ...]) -> str:
+    """
+    Return numbers as the kernel lists them, ``0-3,8``.
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs) or "none"
 
 
 def render_bytes(size: float | None) -> str:

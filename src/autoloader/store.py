@@ -1,0 +1,148 @@
+"""
+The one place where anything is kept between runs: JSON, one file for each key, in a folder of the user's own.
+
+Many processes may read and write at once. A file is written beside its place and then moved there, so that a reader
+sees the old one or the new one and never half of one. What cannot be read or was not written by this layout is a miss;
+what cannot be written is not kept. Nothing here raises for the sake of a cache.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 1
+"""
+The number of this layout of files; those of another layout are misses.
+"""
+
+TAG = "CACHEDIR.TAG"
+_TAG_TEXT = (
+    "Signature: 8a477f597d28d172789f06886806bc55\n"
+    "# What autoloader measured on this machine; it may be deleted at any time.\n"
+    "# See https://bford.info/cachedir/ for this file.\n"
+)
+
+FOLDER_VARIABLE = "AUTOLOADER_CACHE_DIR"
+OFF_VARIABLE = "AUTOLOADER_NO_CACHE"
+
+
+def open_store(environment: Mapping[str, str]) -> "Store":
+    """
+    Return the store of this user: at ``AUTOLOADER_CACHE_DIR``, or where the system keeps caches.
+
+    Args:
+        environment: The environment variables. ``AUTOLOADER_NO_CACHE``, set to anything but ``0``, turns the store off.
+    """
+    if environment.get(OFF_VARIABLE, "0") not in {"", "0"}:
+        return Store(None)
+    chosen = environment.get(FOLDER_VARIABLE)
+    if chosen:
+        return Store(Path(chosen).expanduser() if chosen.startswith("~") else Path(chosen))
+    try:
+        import platformdirs
+
+        return Store(Path(platformdirs.user_cache_dir("autoloader", appauthor=False)))
+    except Exception:  # noqa: BLE001 (no home, or a platformdirs that is missing or broken: there is nowhere to keep it)
+        return Store(None)
+
+
+class Store:
+    """
+    Values by kind and key in one folder.
+
+    Args:
+        folder: Where the files lie; it need not exist. ``None`` keeps nothing.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.problem: str | None = None
+        """Why the last call found or kept nothing, where something is wrong; ``None`` after an ordinary miss."""
+
+    def read(self, kind: str, key: Mapping[str, Any]) -> Any:
+        """
+        Return the value that is kept under a key; ``None`` where there is none, or none that can be read.
+
+        Args:
+            kind: A word for what is kept, part of the file's name.
+            key: All that the value depends on, as JSON takes it. Another key that falls on the same file is a miss.
+        """
+        self.problem = None
+        if self.folder is None:
+            return None
+        path = self._path(kind, key)
+        try:
+            document = json.loads(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError) as error:
+            self.problem = f"{path} cannot be read: {_reason(error)}"
+            return None
+        expected = {"schema": SCHEMA, "kind": kind, "key": _plain(key)}
+        if not isinstance(document, dict) or any(document.get(name) != value for name, value in expected.items()):
+            self.problem = f"{path} was not written by this version"
+            return None
+        return document.get("value")
+
+    def write(self, kind: str, key: Mapping[str, Any], value: Any) -> bool:
+        """
+        Keep a value under a key, in place of an older one.
+
+        Returns:
+            Whether it is kept; *problem* says why not.
+        """
+        self.problem = None
+        if self.folder is None:
+            return False
+        document = {"schema": SCHEMA, "kind": kind, "key": _plain(key), "value": value}
+        path = self._path(kind, key)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+        try:
+            self._make_folder(self.folder)
+            _write_privately(temporary, json.dumps(document, indent=1, allow_nan=False))
+            temporary.replace(path)
+        except (OSError, ValueError) as error:
+            self.problem = f"{path} cannot be written: {_reason(error)}"
+            with contextlib.suppress(OSError, ValueError):
+                temporary.unlink()
+            return False
+        return True
+
+    def _path(self, kind: str, key: Mapping[str, Any]) -> Path:
+        text = json.dumps(_plain(key), sort_keys=True)
+        assert self.folder is not None
+        return self.folder / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+
+    @staticmethod
+    def _make_folder(folder: Path) -> None:
+        """
+        Make the folder, for this user alone, and mark it as a cache; a folder that was there is left as it is.
+        """
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        tag = folder / TAG
+        if not tag.exists():
+            _write_privately(tag, _TAG_TEXT)
+
+
+def _write_privately(path: Path, text: str) -> None:
+    """
+    Write a file that only this user may read.
+    """
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
+        stream.write(text)
+
+
+def _plain(key: Mapping[str, Any]) -> Any:
+    """
+    Return a key as it is read back: tuples become lists.
+    """
+    return json.loads(json.dumps(key))
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
