@@ -149,6 +149,27 @@ def test_place_of_the_store_is_the_systems_for_caches_otherwise() -> None:
     assert open_store({}).folder == Path(platformdirs.user_cache_dir("autoloader", appauthor=False))
 
 
+def test_file_that_another_process_has_open_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Windows does not replace a file that is being read; for any other refusal there is nothing to wait.
+    """
+    refusals, replace = [32, 5, None], Path.replace
+
+    def refuse(path: Path, target: Path) -> Path:
+        if refusals[0] is None:
+            return replace(path, target)
+        error = PermissionError(13, "Access is denied")
+        error.winerror = refusals.pop(0)
+        raise error
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    store = Store(tmp_path)
+    assert store.write("kind", KEY, 1)
+    refusals[:] = [1, None]
+    assert store.write("kind", KEY, 2) is False
+    assert store.read("kind", KEY) == 1
+
+
 WRITER = """
 import sys
 from pathlib import Path

@@ -11,9 +11,12 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 SCHEMA = 1
 """
@@ -77,7 +80,7 @@ class Store:
             return None
         path = self._path(kind, key)
         try:
-            document = json.loads(path.read_bytes())
+            document = json.loads(_patiently(path.read_bytes))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
@@ -105,7 +108,7 @@ class Store:
         try:
             self._make_folder(self.folder)
             _write_privately(temporary, json.dumps(document, indent=1, allow_nan=False))
-            temporary.replace(path)
+            _patiently(lambda: temporary.replace(path))
         except (OSError, ValueError) as error:
             self.problem = f"{path} cannot be written: {_reason(error)}"
             with contextlib.suppress(OSError, ValueError):
@@ -127,6 +130,31 @@ class Store:
         tag = folder / TAG
         if not tag.exists():
             _write_privately(tag, _TAG_TEXT)
+
+
+_SHARING_VIOLATIONS = frozenset({5, 32, None})
+"""
+How Windows says that another process has the file open, which cannot be replaced while it is read, nor read meanwhile;
+Python's ``open`` passes no number on. Other systems have no such numbers.
+
+Source: Microsoft, System Error Codes, ERROR_ACCESS_DENIED and ERROR_SHARING_VIOLATION.
+"""
+
+PATIENCE_SECONDS = 1.0
+
+
+def _patiently(act: Callable[[], T]) -> T:
+    """
+    Do what Windows refuses while another process has the file open, which takes moments.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return act()
+        except PermissionError as error:
+            if getattr(error, "winerror", 0) not in _SHARING_VIOLATIONS or time.monotonic() > deadline:
+                raise
+        time.sleep(0.005)
 
 
 def _write_privately(path: Path, text: str) -> None:
