@@ -1,13 +1,22 @@
 """
-Write the pages of rules and findings from the code's own catalogues: ``python docs/tables.py``.
+Write the pages of rules, findings and facts from the code's own catalogues: ``python docs/tables.py``.
 """
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
+from autoloader.facts import HostFacts
 from autoloader.findings import CATALOGUE
 from autoloader.policy import RULES
+from autoloader.probe import probe_host
+from autoloader.probe.recording import ReplayedHost
+from autoloader.records import field_names, is_record
 
 REFERENCE = Path(__file__).parent / "reference"
+HOSTS = Path(__file__).parent.parent / "tests" / "hosts"
+
+SYSTEMS = ("linux", "windows", "macos", "elsewhere")
 
 
 def rules_page() -> str:
@@ -37,10 +46,60 @@ def _quoted(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.splitlines())
 
 
+def known_facts(facts: HostFacts) -> Iterator[str]:
+    """
+    Yield the names of the facts that are known, with the names of their groups.
+    """
+    for group in field_names(facts):
+        record = getattr(facts, group)
+        if is_record(record):
+            yield from (f"{group}.{name}" for name in record.sources)
+
+
+def all_facts() -> list[str]:
+    """
+    Return the names of all facts, in order.
+    """
+    groups = ((group, getattr(HostFacts(), group)) for group in field_names(HostFacts))
+    names = ((group, field_names(record)) for group, record in groups if is_record(record))
+    return [f"{group}.{name}" for group, fields in names for name in fields if name != "sources"]
+
+
+def facts_by_system(*, full: bool) -> dict[str, set[str]]:
+    """
+    Return the facts that any of the tests' hosts of a system tells: what one of them answered, the system can tell.
+
+    Args:
+        full: Whether the probe asks also what takes seconds.
+    """
+    found: dict[str, set[str]] = {system: set() for system in SYSTEMS}
+    paths = [path for path in sorted(HOSTS.rglob("*.json")) if not path.name.endswith(".truth.json")]
+    for path in paths:
+        facts = probe_host(io=ReplayedHost(json.loads(path.read_text(encoding="utf-8"))), full=full)
+        platform = facts.system.platform or ""
+        found[platform if platform in SYSTEMS else "elsewhere"] |= set(known_facts(facts))
+    return found
+
+
+def facts_table() -> str:
+    """
+    Return the table: ``yes`` where a system tells a fact, ``full`` where it does in a full probe only.
+    """
+    quick, full = facts_by_system(full=False), facts_by_system(full=True)
+    rows = ["| fact | Linux | Windows | macOS | elsewhere |", "| --- | --- | --- | --- | --- |"]
+    for fact in all_facts():
+        cells = ("yes" if fact in quick[each] else "full" if fact in full[each] else "" for each in SYSTEMS)
+        rows.append(f"| `{fact}` | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 def main() -> None:
     """
-    Write both pages.
+    Write the pages; of that of facts, the table.
     """
+    facts = REFERENCE / "facts-by-system.md"
+    text, _, _ = facts.read_text(encoding="utf-8").partition("| fact |")
+    facts.write_text(f"{text}{facts_table()}\n", encoding="utf-8")
     (REFERENCE / "rules.md").write_text(rules_page(), encoding="utf-8")
     (REFERENCE / "findings.md").write_text(findings_page(), encoding="utf-8")
 

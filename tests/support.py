@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from autoloader.probe.host_io import DiskSpace, MainModule, PythonThread, StartMethods
-from autoloader.probe.questions import Nvml, WindowsMemory
+from autoloader.probe.questions import MacVolume, Nvml, WindowsJob, WindowsMemory, WindowsVolume
 
 
 @dataclass
@@ -50,6 +50,13 @@ class FakeHost:
     c_library: str | None = None
     management: Nvml | None = None
     details: str | None = None
+    windows: str | None = None
+    processor_name: str | None = None
+    job: WindowsJob | None = None
+    windows_volumes: dict[str, WindowsVolume] = field(default_factory=dict)
+    mac_volumes: dict[str, MacVolume] = field(default_factory=dict)
+    folder: str = "/work"
+    temp: str = "/tmp"
 
     def _is_folder(self, path: str) -> bool:
         prefix = path.rstrip("/") + "/"
@@ -108,10 +115,10 @@ class FakeHost:
         return self.own_cpu_count
 
     def working_directory(self) -> str | None:
-        return "/work"
+        return self.folder
 
     def temp_dir(self) -> str | None:
-        return "/tmp"
+        return self.temp
 
     def start_methods(self) -> StartMethods | None:
         return self.methods
@@ -168,3 +175,18 @@ class FakeHost:
 
     def drive_kind(self, path: str) -> str | None:
         return self.drives.get(path)
+
+    def windows_version(self) -> str | None:
+        return self.windows
+
+    def windows_processor_name(self) -> str | None:
+        return self.processor_name
+
+    def windows_job(self) -> WindowsJob | None:
+        return self.job
+
+    def windows_volume(self, path: str) -> WindowsVolume | None:
+        return self.windows_volumes.get(path)
+
+    def mac_volume(self, path: str) -> MacVolume | None:
+        return self.mac_volumes.get(path)

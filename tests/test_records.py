@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from autoloader.facts import HostFacts
 from autoloader.plan import Choice, Limit, Note, Plan
-from autoloader.records import from_json, is_record, number_text, to_json
+from autoloader.records import from_json, is_record, number_text, printable, shortened, to_json
 from autoloader.traits import DatasetTraits
 
 T = TypeVar("T")
@@ -226,3 +226,53 @@ def test_number_text_has_no_exponent(number: float, text: str) -> None:
     Numbers read as people write them.
     """
     assert number_text(number) == text
+
+
+@pytest.mark.parametrize("number", [float("nan"), -NO_LIMIT])
+def test_number_that_json_cannot_write_is_null(number: float) -> None:
+    """
+    Only one that is larger than all others has a word of ours.
+    """
+    assert to_json(Record(count=1, share=number))["share"] is None
+    assert json.loads(json.dumps(to_json({"a": [number]}), allow_nan=False)) == {"a": [None]}
+
+
+def deep(levels: int) -> Any:
+    """
+    Return lists in lists.
+    """
+    nested: Any = 1
+    for _ in range(levels):
+        nested = [nested]
+    return nested
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param("x" * 10_000, id="text"),
+        pytest.param(deep(50_000), id="depth"),
+        pytest.param({"a" * 10_000: 1}, id="key"),
+        pytest.param(["y" * 10_000] * 1000, id="list"),
+    ],
+)
+def test_value_in_an_error_is_cut(data: Any) -> None:
+    """
+    However long or deep it is.
+    """
+    with pytest.raises(ValueError) as caught:
+        from_json(Record, {"count": 1, "share": data})
+    assert len(str(caught.value)) < 300
+    assert len(shortened(data)) <= 200
+
+
+def test_text_in_an_error_is_one_line() -> None:
+    """
+    Names that come from a file are escaped, and cut.
+    """
+    assert printable("a\x1b\n\N{SNOWMAN}") == "a\\x1b\\n\N{SNOWMAN}"
+    assert printable("x" * 200) == "x" * 97 + "..."
+    with pytest.raises(ValueError) as caught:
+        from_json(Record, {"count": 1, "sources": {"a\nb" * 100: 3}})
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 200

@@ -103,7 +103,8 @@ class CpuFacts(NamedTuple):
     cpuset: tuple[int, ...] | None = None
     """Numbers of the CPUs that the control groups leave to this process."""
     quota_cpus: float | None = None
-    """CPUs that the tightest quota of all control groups above this process grants; infinite without a quota."""
+    """CPUs that the tightest quota of all control groups above this process grants, on Windows the hard cap of its job
+    object; infinite without a quota."""
     scheduler_cpus: float | None = None
     """CPUs that a batch system (Slurm, PBS, LSF, SGE) allotted to all ranks on this node; ``None`` outside of one."""
     python_cpu_count: int | None = None
@@ -160,8 +161,12 @@ class MemoryFacts(NamedTuple):
     """What all processes together may allocate on Windows, used or not."""
     commit_headroom_bytes: int | None = None
     """What this process may still allocate of *commit_limit_bytes*."""
+    job_limit_bytes: float | None = None
+    """What the job object around this process lets all its processes allocate on Windows; infinite without a limit."""
+    job_headroom_bytes: float | None = None
+    """What was left of *job_limit_bytes* when most was used; it is at least that now."""
     headroom_bytes: float | None = None
-    """The smallest of *available_bytes*, *cgroup_headroom_bytes* and *commit_headroom_bytes*."""
+    """The smallest of *available_bytes* and the headrooms of control groups, commit limit and job object."""
     bound_by: str | None = None
     """The field that *headroom_bytes* was taken from."""
     swap_total_bytes: int | None = None
@@ -170,7 +175,8 @@ class MemoryFacts(NamedTuple):
     """How far the kernel promises more memory than there is, ``heuristic``, ``always`` or ``never``. See the kernel's
     mm/overcommit-accounting.rst."""
     swappiness: int | None = None
-    """How readily the kernel swaps rather than drops file cache, 0 to 200. See the kernel's admin-guide/sysctl/vm.rst."""
+    """How readily the kernel swaps rather than drops file cache, 0 to 200. See the kernel's
+    admin-guide/sysctl/vm.rst."""
     oom_kills: int | None = None
     """Processes that the kernel's out-of-memory killer ended so far in the control group that this process's memory
     counts in, or on the whole host where no group tells."""
@@ -213,7 +219,8 @@ class LimitFacts(NamedTuple):
     processes_now: int | None = None
     """Processes and threads that this user has, counted where *processes_soft* is low enough to matter."""
     pids_headroom: float | None = None
-    """Processes and threads that the tightest control group still grants; infinite without a limit."""
+    """Processes and threads that the tightest control group still grants, on Windows processes that the job object
+    does; infinite without a limit."""
     temp_dir: str | None = None
     """The folder for temporary files; workers keep sockets there, whose paths are limited to about 100 characters."""
     sources: Mapping[str, str] = {}

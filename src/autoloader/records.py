@@ -4,11 +4,13 @@ JSON in and out for the frozen records of facts, traits and plan, and their numb
 A limit that does not exist is ``float("inf")`` in Python and ``"no limit"`` in JSON, which has no infinity.
 """
 
+import reprlib
 import types
 import typing
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+_MOST_CHARACTERS = 100
 NO_LIMIT = float("inf")
 _NO_LIMIT_TEXT = "no limit"
 
@@ -47,6 +49,8 @@ def _required(record_class: Any) -> set[str]:
 def to_json(value: Any) -> Any:
     """
     Turn a record, and all that it holds, into what ``json.dumps`` takes.
+
+    A number that JSON has no way to write is ``null``, as what is not known.
     """
     if is_record(value):
         return {name: to_json(getattr(value, name)) for name in field_names(value)}
@@ -54,7 +58,9 @@ def to_json(value: Any) -> Any:
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_json(item) for item in value]
-    return _NO_LIMIT_TEXT if value == NO_LIMIT else value
+    if isinstance(value, float) and not -NO_LIMIT < value < NO_LIMIT:
+        return _NO_LIMIT_TEXT if value == NO_LIMIT else None
+    return value
 
 
 def from_json(record_class: type[R], data: Any, path: str = "") -> R:
@@ -71,14 +77,14 @@ def from_json(record_class: type[R], data: Any, path: str = "") -> R:
     """
     where = path or record_class.__name__
     if not isinstance(data, Mapping):
-        raise ValueError(f"{where} should be an object, and is {data!r}")
+        raise ValueError(f"{printable(where)} should be an object, and is {shortened(data)}")
     hints = typing.get_type_hints(record_class)
     unknown = sorted(set(data) - set(field_names(record_class)))
     if unknown:
-        raise ValueError(f"{where} has a field {unknown[0]!r} that this version does not know")
+        raise ValueError(f"{printable(where)} has a field {shortened(unknown[0])} that this version does not know")
     missing = [name for name in field_names(record_class) if name in _required(record_class) and name not in data]
     if missing:
-        raise ValueError(f"{where} lacks the field {missing[0]!r}")
+        raise ValueError(f"{printable(where)} lacks the field {missing[0]!r}")
     return record_class(**{name: from_json_as(hints[name], item, f"{where}.{name}") for name, item in data.items()})
 
 
@@ -131,11 +137,38 @@ def number_text(number: float) -> str:
     return f"{number:.0f}" if number >= 1000 or number == int(number) else f"{number:.3g}"
 
 
+def printable(text: str, most: int | None = _MOST_CHARACTERS) -> str:
+    """
+    Return *text* with escapes in the place of control characters, line ends and what else cannot be seen.
+
+    Args:
+        text: From a file or a host.
+        most: How many characters are shown; ``None`` for all.
+    """
+    shown = text if most is None or len(text) <= most else f"{text[: most - 3]}..."
+    if shown.isprintable():
+        return shown
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in shown)
+
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _MOST_CHARACTERS
+_REPR.maxlong = 40
+_REPR.maxlevel = 3
+
+
+def shortened(value: Any) -> str:
+    """
+    Return a value as Python writes it, with the middle left out of what is long.
+    """
+    return printable(_REPR.repr(value), 2 * _MOST_CHARACTERS)
+
+
 def _inverse_limit(data: Any) -> Any:
     return NO_LIMIT if data == _NO_LIMIT_TEXT else data
 
 
 def _checked(fits: bool, data: Any, path: str, expected: str) -> Any:
     if not fits:
-        raise ValueError(f"{path} should be {expected}, and is {data!r}")
+        raise ValueError(f"{printable(path)} should be {expected}, and is {shortened(data)}")
     return data

@@ -80,46 +80,6 @@ def test_probe_json_is_the_facts() -> None:
     assert facts["cpu"]["sources"]["usable_cpus"].startswith("the smallest of the limits")
 
 
-def test_probe_records_what_it_replays(tmp_path: Path) -> None:
-    """
-    The same facts come out of the file, and a remark says what to do with it.
-    """
-    file = tmp_path / "host.json"
-    there = run("probe", "--json", "--path", str(tmp_path), "--record", str(file))
-    assert there.returncode == 0
-    assert there.stderr.startswith(f"Recorded in {file}. It holds paths of this machine; ")
-    document = json.loads(file.read_text(encoding="utf-8"))
-    path = next(each for each in document["answers"]["real_path"] if each.endswith(tmp_path.name))
-    here = run("probe", "--json", "--path", path, "--replay", str(file))
-    assert (here.returncode, here.stderr) == (0, "")
-    assert json.loads(here.stdout)["memory"] == json.loads(there.stdout)["memory"]
-    assert json.loads(here.stdout)["storage"]["filesystem"] == json.loads(there.stdout)["storage"]["filesystem"]
-
-
-@pytest.mark.parametrize(
-    ("option", "content", "text"),
-    [
-        pytest.param("--replay", None, "cannot be replayed: No such file or directory. Check the path, or ", id="gone"),
-        pytest.param("--replay", "{}", "cannot be replayed: a recorded host should be an object with ", id="other"),
-        pytest.param("--replay", "[1,", "cannot be replayed: Expecting value: line 1 column 4", id="cut"),
-        pytest.param("--record", None, "cannot be written: No such file or directory. Name a file in a ", id="nowhere"),
-    ],
-)
-def test_record_that_cannot_be_used_is_one_error(
-    option: str, content: str | None, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """
-    What, because, do.
-    """
-    file = tmp_path / "host.json" if content is not None else tmp_path / "nowhere" / "host.json"
-    if content is not None:
-        file.write_text(content, encoding="utf-8")
-    assert main(["probe", option, str(file)]) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith(f"error: {str(file)!r} {text}")
-
-
 @pytest.mark.parametrize(
     ("arguments", "start"),
     [
@@ -282,7 +242,7 @@ def test_output_that_cannot_be_written_is_one_error() -> None:
         result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
     assert (result.returncode, result.stderr) == (
         1,
-        "error: [Errno 28] No space left on device. Free some space, or write somewhere else.\n",
+        "error: The output cannot be written: No space left on device. Free some space, or write somewhere else.\n",
     )
 
 

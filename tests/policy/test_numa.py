@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from autoloader.facts import AcceleratorFacts, CpuFacts, HostFacts, JobFacts, NumaFacts
+from autoloader.facts import AcceleratorFacts, CpuFacts, HostFacts, JobFacts, NumaFacts, ProcessFacts
 from autoloader.policy.numa import near_cpus
 
 NODES = {"0": tuple(range(8)), "1": tuple(range(8, 16)), "2": ()}
@@ -74,6 +74,15 @@ def test_cpus_are_those_that_the_process_may_use() -> None:
     assert near is not None
     assert near.cpus == (9, 10)
     assert near_cpus(facts, 3) is None
+
+
+def test_torch_that_knows_no_accelerator_has_none_nearby() -> None:
+    """
+    Whatever is built into the host: it is not trained on.
+    """
+    facts = server((1,))
+    assert near_cpus(facts, 2) is not None
+    assert near_cpus(facts._replace(process=ProcessFacts(is_torch_built_for_accelerator=False)), 2) is None
 
 
 def test_host_of_one_node_has_nothing_to_choose() -> None:

@@ -81,14 +81,14 @@ def test_windows_machine_has_what_python_tells() -> None:
     assert facts.storage == StorageFacts(path="/work", sources={"path": "realpath"})
 
 
-def test_macos_machine_has_limits_and_room() -> None:
+def test_unix_machine_has_limits_and_room() -> None:
     """
     A system of Unix's kind answers getrlimit and statvfs.
     """
     io = FakeHost(
-        platform="darwin",
-        release="23.5.0",
-        machine="arm64",
+        platform="freebsd14",
+        release="14.1",
+        machine="amd64",
         cpus=10,
         memory=(32 * GIB, 20 * GIB),
         methods=StartMethods(("spawn", "fork", "forkserver"), "spawn", None),

@@ -64,12 +64,12 @@ def test_real_path_of_links_is_their_end(tmp_path: Path) -> None:
     assert HOST.read_text(f"{tmp_path}/loop") is None
 
 
-def test_read_text_of_a_binary_file_replaces_what_is_no_text(tmp_path: Path) -> None:
+def test_read_text_of_a_binary_file_has_bytes_as_paths_have_them(tmp_path: Path) -> None:
     """
-    Bytes that are not UTF-8 become the replacement character.
+    So that a mount point that is not UTF-8 is found again in a path.
     """
     (tmp_path / "binary").write_bytes(b"a\xff\x00b\n")
-    assert HOST.read_text(str(tmp_path / "binary")) == "a\ufffd\x00b\n"
+    assert HOST.read_text(str(tmp_path / "binary")) == "a\udcff\x00b\n"
 
 
 def test_read_text_of_a_huge_file_is_its_beginning(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from autoloader.facts import AcceleratorFacts, HostFacts
 from autoloader.probe import probe_host
-from autoloader.probe.host_io import RealHost
+from autoloader.probe.host_io import DiskSpace, RealHost
+from autoloader.probe.questions import MacVolume
 from support import FakeHost
 
 GIB = 1 << 30
@@ -143,3 +144,38 @@ def test_other_systems_have_no_such_variables() -> None:
     assert host.sysctl_number("hw.logicalcpu") == (host.cpu_count() if is_mac else None)
     assert (host.sysctl_text("kern.ostype") or "") == ("Darwin" if is_mac else "")
     assert host.sysctl_number("no.such.variable") is None
+
+
+@pytest.mark.parametrize(
+    ("volume", "kind", "confidence"),
+    [
+        pytest.param(MacVolume("apfs", "/", "/dev/disk3s1", "Apple Fabric", True), "nvme", "high", id="apple-silicon"),
+        pytest.param(MacVolume("apfs", "/", "/dev/disk1s5", "PCI-Express", True), "nvme", "high", id="intel-mac"),
+        pytest.param(MacVolume("hfs", "/", "/dev/disk0s2", "SATA", False), "hdd", "high", id="old-mac"),
+        pytest.param(MacVolume("apfs", "/Volumes/T7", "/dev/disk5s1", "USB", True), "ssd", "high", id="usb-flash"),
+        pytest.param(MacVolume("exfat", "/Volumes/X", "/dev/disk5s1", "USB", False), "hdd", "low", id="usb-silent"),
+        pytest.param(MacVolume("apfs", "/Volumes/I", "/dev/disk7s1", "Disk Image", True), "virtual", "low", id="image"),
+        pytest.param(MacVolume("apfs", "/", "/dev/disk3s1"), "unknown", "low", id="diskutil-is-silent"),
+    ],
+)
+def test_storage_is_as_diskutil_tells(volume: MacVolume, kind: str, confidence: str) -> None:
+    """
+    Bus and flash say what a disk is; without them nobody knows.
+    """
+    space = DiskSpace(1000, 400)
+    storage = facts_of(M1_PRO, mac_volumes={"/work": volume}, spaces={volume.mount_point: space}).storage
+    assert (storage.kind, storage.confidence, storage.device) == (kind, confidence, volume.device)
+    assert (storage.filesystem, storage.mount_point) == (volume.filesystem, volume.mount_point)
+    assert (storage.size_bytes, storage.free_bytes) == (1000, 400)
+
+
+@pytest.mark.parametrize("filesystem", ["smbfs", "nfs", "macfuse"])
+def test_storage_of_a_server_is_not_asked_for_its_size(filesystem: str) -> None:
+    """
+    A dead server never answers.
+    """
+    volume = MacVolume(filesystem, "/Volumes/share", "//server/share")
+    spaces = {path: DiskSpace(1000, 400) for path in ("/work", "/Volumes/share")}
+    storage = facts_of(M1_PRO, mac_volumes={"/work": volume}, spaces=spaces).storage
+    assert (storage.kind, storage.confidence) == ("network", "high")
+    assert (storage.size_bytes, storage.free_bytes) == (None, None)

@@ -178,3 +178,28 @@ def test_overlay_layers_are_the_folders_of_its_options(options: str, expected: t
     Each folder that shows through an overlay is named; its working folder does not show.
     """
     assert parse_overlay_layers(tuple(options.split(","))) == expected
+
+
+def test_mount_of_among_very_many_is_found() -> None:
+    """
+    Thousands of mounts over one another, a chain of them, and as many beside: the work grows with their number only.
+    """
+    many = 20_000
+    over = [f"{number} 1 0:{number} / /a rw - tmpfs t rw" for number in range(2, many)]
+    chain = [f"{many + number} {many + number - 1} 0:1 / /a/b rw - tmpfs t rw" for number in range(many)]
+    beside = [f"{3 * many + number} 1 0:1 / /x/{number} rw - tmpfs t rw" for number in range(many)]
+    mounts = parse_mountinfo("\n".join(["1 0 8:1 / / rw - ext4 /dev/sda1 rw", *over, *chain, *beside]))
+    found = mount_of("/a/b/c", mounts)
+    assert found is not None
+    assert found.number == 2 * many - 1
+
+
+def test_mount_point_that_is_not_utf_8_holds_its_paths() -> None:
+    """
+    The kernel's text and Python's paths have its bytes alike.
+    """
+    lines = b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:30 / /mnt/\xff rw - tmpfs t rw\n"
+    mounts = parse_mountinfo(lines.decode("utf-8", "surrogateescape"))
+    found = mount_of("/mnt/\udcff/data", mounts)
+    assert found is not None
+    assert found.filesystem == "tmpfs"

@@ -18,7 +18,7 @@ from autoloader.probe.recording import ReplayedHost
 FOLDER = Path(__file__).parent.parent / "hosts" / "synthetic"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
 
-MIB, GIB = 1 << 20, 1 << 30
+MIB, GIB, GB = 1 << 20, 1 << 30, 1000**3
 MANY = "cpus-1024"
 
 FACTS: dict[str, dict[str, Any]] = {
@@ -237,12 +237,117 @@ FACTS: dict[str, dict[str, Any]] = {
         "memory.oom_kills": None,
         "storage.kind": None,
     },
+    "windows-desktop": {
+        "system.platform": "windows",
+        "system.distribution": "Windows 10.0.22631",
+        "cpu.model": "AMD Ryzen 7 7700X 8-Core Processor",
+        "cpu.logical": 16,
+        "cpu.physical": 8,
+        "cpu.quota_cpus": NO_LIMIT,
+        "cpu.usable_cpus": 12.0,
+        "cpu.bound_by": "python_cpu_count",
+        "memory.total_bytes": 64 * GIB,
+        "memory.commit_limit_bytes": 80 * GIB,
+        "memory.headroom_bytes": 32.0 * GIB,
+        "memory.job_limit_bytes": NO_LIMIT,
+        "accelerator.kind": "cuda",
+        "accelerator.devices": 1,
+        "accelerator.driver": "551.86",
+        "accelerator.memory_bytes": (24 * GIB,),
+        "start_methods.in_force": "spawn",
+        "process.fork_unsafe_modules": ("polars",),
+    },
+    "windows-hybrid": {
+        "cpu.logical": 20,
+        "cpu.physical": 14,
+        "cpu.performance_cpus": 12,
+        "cpu.efficiency_cpus": 8,
+        "accelerator.devices": None,
+    },
+    "windows-two-groups": {
+        "cpu.logical": 128,
+        "cpu.sockets": 2,
+        "cpu.affinity": None,
+        "cpu.usable_cpus": 128.0,
+        "numa.cpu_nodes": 4,
+        "numa.node_cpus.1": tuple(range(32, 64)),
+        "numa.node_cpus.2": tuple(range(64, 96)),
+    },
+    "windows-job": {
+        "cpu.quota_cpus": 4.0,
+        "cpu.usable_cpus": 4.0,
+        "cpu.bound_by": "quota_cpus",
+        "memory.job_limit_bytes": 4.0 * GIB,
+        "memory.headroom_bytes": 3.0 * GIB,
+        "memory.bound_by": "job_headroom_bytes",
+        "limits.pids_headroom": 60.0,
+    },
+    "mac-m1-pro": {
+        "system.platform": "macos",
+        "system.distribution": "macOS 14.5",
+        "cpu.model": "Apple M1 Pro",
+        "cpu.performance_cpus": 8,
+        "cpu.efficiency_cpus": 2,
+        "cpu.usable_cpus": 8.0,
+        "memory.total_bytes": 32 * GIB,
+        "limits.open_files_soft": 256.0,
+        "limits.open_files_now": 3,
+        "accelerator.kind": "mps",
+        "storage.confidence": "high",
+    },
+    "mac-intel": {
+        "system.architecture": "x86_64",
+        "cpu.model": "Intel(R) Core(TM) i7-7700K CPU @ 4.20GHz",
+        "cpu.logical": 8,
+        "cpu.physical": 4,
+        "cpu.performance_cpus": None,
+        "accelerator.kind": None,
+        "accelerator.devices": 0,
+    },
+    "freebsd": {
+        "system.platform": "freebsd14",
+        "cpu.logical": 8,
+        "cpu.usable_cpus": 4.0,
+        "memory.headroom_bytes": 8.0 * GIB,
+        "limits.open_files_soft": 117000.0,
+        "storage.kind": None,
+    },
+    "xpu-2": {
+        "accelerator.kind": "xpu",
+        "accelerator.devices": 2,
+        "accelerator.numa_nodes": (1, 0),
+    },
+    "arm-big-little": {
+        "cpu.model": None,
+        "cpu.performance_cpus": 4,
+        "cpu.efficiency_cpus": 4,
+        "cpu.max_frequency_hertz": 1.8e9,
+        "system.hypervisor": None,
+    },
+    "ec2-ebs": {
+        "system.hypervisor": "kvm",
+        "system.libc": "glibc 2.34",
+        "cpu.affinity": tuple(range(8)),
+        "cpu.affinity_now": (0, 4),
+        "cpu.affinity_bound_by": "OMP_PLACES",
+        "cpu.usable_cpus": 8.0,
+        "limits.processes_soft": 1000.0,
+        "limits.processes_now": 120,
+        "limits.locked_memory_soft_bytes": 8.0 * MIB,
+        "process.native_threads": 1,
+        "process.other_threads": ("tensorboard-writer",),
+        "process.is_torch_built_for_accelerator": True,
+        "process.reimported_main": "/home/user/train.py",
+        "storage.kind": "virtual",
+        "storage.confidence": "low",
+        "storage.devices": ("nvme0n1p2", "nvme0n1"),
+    },
 }
 """
 For each host the facts that its documents tell, as far as they differ from those of an ordinary server.
 """
 
-STORAGE: dict[str, dict[str, tuple[str, str, int | None]]] = {
+STORAGE: dict[str, dict[str, tuple[str | None, str, int | None]]] = {
     "wsl1": {
         "/home/user/data": ("lxfs", "unknown", 1000 * GIB),
         "/mnt/c/data": ("drvfs", "network", None),
@@ -288,6 +393,19 @@ STORAGE: dict[str, dict[str, tuple[str, str, int | None]]] = {
         "/mnt/9p/x": ("9p", "network", None),
         "/data/x": ("fakeowner", "network", None),
     },
+    "windows-desktop": {
+        "S:\\data": ("NTFS", "nvme", 2000 * GB),
+        "D:\\data": ("NTFS", "hdd", 4000 * GB),
+        "E:\\data": ("NTFS", "ssd", 1000 * GB),
+        "F:\\data": ("exFAT", "unknown", 5000 * GB),
+        "G:\\data": ("FAT32", "unknown", 32 * GB),
+        "H:\\data": ("CDFS", "optical", 4 * GB),
+        "R:\\data": ("NTFS", "hdd", 8000 * GB),
+        "Z:\\data": (None, "network", None),
+    },
+    "mac-m1-pro": {"/Volumes/share/x": ("smbfs", "network", None), "/Volumes/T7/x": ("apfs", "ssd", 1000 * GB)},
+    "mac-intel": {"/Volumes/Old/x": ("hfs", "hdd", 1000 * GB)},
+    "ec2-ebs": {"/scratch": ("xfs", "nvme", 450 * GB)},
 }
 """
 For each host and path: the file system, its kind, and its size where it may be asked.
@@ -348,7 +466,7 @@ def test_synthetic_host_has_the_facts_of_its_documents(name: str, fact: str, exp
     ("name", "path", "expected"),
     [pytest.param(name, path, STORAGE[name][path], id=f"{name}-{path}") for name in STORAGE for path in STORAGE[name]],
 )
-def test_synthetic_storage_is_of_its_kind(name: str, path: str, expected: tuple[str, str, int | None]) -> None:
+def test_synthetic_storage_is_of_its_kind(name: str, path: str, expected: tuple[str | None, str, int | None]) -> None:
     """
     The mount that holds a path tells its kind; a network mount is not asked for its size.
     """
@@ -382,4 +500,5 @@ def test_synthetic_answers_are_those_that_a_probe_asks_for(name: str) -> None:
     host = ReplayedHost(document(name))
     for path in (None, *STORAGE.get(name, {})):
         probe_host(io=host, path=path)
+    probe_host(io=host, full=True)
     assert (host.unanswered, host.unused) == (set(), set())

@@ -11,7 +11,8 @@ import pytest
 from autoloader.facts import HostFacts, StorageFacts
 from autoloader.probe import probe_host, probe_memory
 from autoloader.probe.host_io import RealHost, StartMethods
-from autoloader.probe.questions import WindowsMemory
+from autoloader.probe.parse import NO_LIMIT
+from autoloader.probe.questions import WindowsJob, WindowsMemory, WindowsVolume
 from autoloader.probe.windows import Relation, parse_processors
 from support import FakeHost
 
@@ -211,6 +212,7 @@ def test_memory_is_that_of_psutil_where_windows_does_not_answer() -> None:
         pytest.param("ramdisk", "memory", id="memory"),
         pytest.param("fixed", "unknown", id="some-disk"),
         pytest.param("removable", "unknown", id="removable"),
+        pytest.param("cdrom", "optical", id="optical"),
         pytest.param(None, None, id="no-answer"),
     ],
 )
@@ -221,6 +223,132 @@ def test_storage_kind_is_as_far_as_the_drive_tells(drive: str | None, kind: str 
     facts = facts_of(drives={} if drive is None else {"/work": drive})
     assert (facts.storage.path, facts.storage.kind) == ("/work", kind)
     assert facts.storage != StorageFacts()
+
+
+SATA, USB, RAID, NVME, FILE_BACKED, ISCSI, SPACES = 11, 7, 8, 17, 15, 9, 16
+"""
+STORAGE_BUS_TYPE.
+"""
+
+
+@pytest.mark.parametrize(
+    ("bus", "product", "seeks", "trims", "expected"),
+    [
+        pytest.param(NVME, "Samsung SSD 990 PRO 2TB", False, True, ("nvme", "high"), id="nvme"),
+        pytest.param(SATA, "Samsung SSD 870 EVO 1TB", False, True, ("ssd", "high"), id="sata-ssd"),
+        pytest.param(SATA, "ST4000DM004-2CV104", True, False, ("hdd", "high"), id="sata-hdd"),
+        pytest.param(USB, "Portable SSD T7", None, True, ("ssd", "low"), id="usb-that-trims"),
+        pytest.param(USB, "Expansion", None, None, ("unknown", "low"), id="usb-that-is-silent"),
+        pytest.param(RAID, "RAID 5 Volume", True, False, ("hdd", "low"), id="raid"),
+        pytest.param(SPACES, "Storage Space", False, True, ("ssd", "low"), id="storage-spaces"),
+        pytest.param(10, "Virtual Disk", True, False, ("virtual", "low"), id="hyper-v"),
+        pytest.param(10, "VMware Virtual S", True, False, ("virtual", "low"), id="vmware"),
+        pytest.param(FILE_BACKED, "Virtual Disk", False, True, ("virtual", "low"), id="vhd"),
+        pytest.param(ISCSI, "LUN", True, None, ("network", "high"), id="iscsi"),
+        pytest.param(NVME, "Amazon Elastic Block Store", False, True, ("virtual", "low"), id="ebs"),
+        pytest.param(NVME, "MSFT NVMe Accelerator v1.0", False, True, ("virtual", "low"), id="azure"),
+        pytest.param(None, None, None, None, ("unknown", "low"), id="nothing"),
+    ],
+)
+def test_disk_is_of_a_kind_by_bus_name_and_seeks(
+    bus: int | None, product: str | None, seeks: bool | None, trims: bool | None, expected: tuple[str, str]
+) -> None:
+    """
+    What RAID controllers and USB bridges pass on is believed less; virtual disks tell what their host made up.
+    """
+    volume = WindowsVolume("NTFS", "D:\\", 1000, 400, bus, product, seeks, trims)
+    storage = facts_of(drives={"/work": "fixed"}, windows_volumes={"/work": volume}).storage
+    assert (storage.kind, storage.confidence) == expected
+    assert (storage.filesystem, storage.mount_point) == ("NTFS", "D:\\")
+    assert (storage.size_bytes, storage.free_bytes) == (1000, 400)
+
+
+def test_network_drive_is_not_asked_for_its_volume() -> None:
+    """
+    A dead server may never answer.
+    """
+    volume = WindowsVolume("NTFS", "Z:\\", 1000, 400)
+    storage = facts_of(drives={"/work": "remote"}, windows_volumes={"/work": volume}).storage
+    assert (storage.kind, storage.confidence, storage.size_bytes, storage.filesystem) == ("network", "high", None, None)
+
+
+ACTIVE_PROCESS, AFFINITY, PROCESS_MEMORY, JOB_MEMORY = 0x8, 0x10, 0x100, 0x200
+ENABLE, WEIGHT_BASED, HARD_CAP, MIN_MAX = 0x1, 0x2, 0x4, 0x10
+
+
+def job(flags: int, *, processes: int = 0, active: int = 1, memory: int = 0, peak: int = 0, rate: bytes = b"") -> Any:
+    """
+    Return the structures of a job object, as winnt.h lays them out on 64 bits.
+
+    Limits: two times, flags, the least and the most of a working set, processes, affinity, priority, scheduling; six
+    counters; memory a process, of the job, and the most that either used. Accounting: four times, faults, processes in
+    all, active ones, ended ones.
+    """
+    basic = struct.pack("<qqI4xQQI4xQII", 0, 0, flags, 0, 0, processes, 0, 0x20, 5)
+    limits = basic + bytes(48) + struct.pack("<QQQQ", 7, memory, 5, peak)
+    accounting = struct.pack("<qqqqIIII", 0, 0, 0, 0, 0, active, active, 0)
+    return WindowsJob(limits.hex(), rate.hex() or None, accounting.hex())
+
+
+@pytest.mark.parametrize(
+    ("around", "quota", "bound_by"),
+    [
+        pytest.param(WindowsJob(""), NO_LIMIT, "logical", id="no-job"),
+        pytest.param(job(0), NO_LIMIT, "logical", id="job-without-limits"),
+        pytest.param(job(0, rate=struct.pack("<II", ENABLE | HARD_CAP, 2500)), 4.0, "quota_cpus", id="hard-cap"),
+        pytest.param(job(0, rate=struct.pack("<II", ENABLE, 2500)), NO_LIMIT, "logical", id="soft"),
+        pytest.param(job(0, rate=struct.pack("<II", ENABLE | WEIGHT_BASED, 5)), NO_LIMIT, "logical", id="weight"),
+        pytest.param(job(0, rate=struct.pack("<II", HARD_CAP, 2500)), NO_LIMIT, "logical", id="not-enabled"),
+        pytest.param(
+            job(0, rate=struct.pack("<IHH", ENABLE | MIN_MAX, 1000, 5000)), 8.0, "quota_cpus", id="least-and-most"
+        ),
+        pytest.param(WindowsJob("00", "zz", "00"), NO_LIMIT, "logical", id="garbage"),
+    ],
+)
+def test_hard_cap_of_a_job_is_a_quota(around: Any, quota: float, bound_by: str) -> None:
+    """
+    In hundredths of a percent of all CPUs; shares that may be exceeded while others idle are no limit.
+    """
+    cpu = facts_of(DESKTOP, mask=tuple(range(16)), job=around).cpu
+    assert (cpu.quota_cpus, cpu.usable_cpus, cpu.bound_by) == (quota, min(16.0, quota), bound_by)
+
+
+def test_job_that_cannot_be_asked_leaves_its_limits_unknown() -> None:
+    """
+    That nobody answers is not "no limit".
+    """
+    facts = facts_of(DESKTOP)
+    assert (facts.cpu.quota_cpus, facts.memory.job_limit_bytes, facts.limits.pids_headroom) == (None, None, None)
+
+
+def test_memory_of_a_job_is_a_limit() -> None:
+    """
+    What was used at most is taken for what is used now, which no structure tells.
+    """
+    answers = {
+        "commit": WindowsMemory(16 * GIB, 9 * GIB, 20 * GIB, 8 * GIB),
+        "job": job(JOB_MEMORY, memory=4 * GIB, peak=GIB),
+    }
+    for memory in (facts_of(**answers).memory, probe_memory(io=windows(**answers)).memory):
+        assert (memory.job_limit_bytes, memory.job_headroom_bytes) == (4.0 * GIB, 3.0 * GIB)
+        assert (memory.headroom_bytes, memory.bound_by) == (3.0 * GIB, "job_headroom_bytes")
+
+
+def test_processes_of_a_job_are_a_limit() -> None:
+    """
+    Those that are active already are taken off.
+    """
+    assert facts_of(job=job(ACTIVE_PROCESS, processes=10, active=3)).limits.pids_headroom == 7.0
+    assert facts_of(job=job(0, processes=10, active=3)).limits.pids_headroom == NO_LIMIT
+
+
+def test_system_and_processor_have_their_names() -> None:
+    """
+    The registry has the processor's brand, and RtlGetVersion the version that programs of any age are told.
+    """
+    facts = facts_of(windows="10.0.22631", processor_name="AMD Ryzen 9 7950X 16-Core Processor")
+    assert facts.system.distribution == "Windows 10.0.22631"
+    assert facts.cpu.model == "AMD Ryzen 9 7950X 16-Core Processor"
 
 
 @pytest.mark.real_host
@@ -247,3 +375,47 @@ def test_this_machine_answers_as_other_functions_do() -> None:
     assert facts.cpu.affinity == tuple(psutil.Process().cpu_affinity() or ())
     assert host.drive_kind("C:\\Windows") == "fixed"
     assert host.drive_kind("C:\\no\\such\\folder") in {"fixed", None}
+    version = sys.getwindowsversion()  # type: ignore[attr-defined]
+    assert host.windows_version() == ".".join(map(str, version.platform_version))
+    storage = probe_host(io=host, path="C:\\Windows").storage
+    space = psutil.disk_usage("C:\\")
+    assert (storage.mount_point, storage.size_bytes) == ("C:\\", space.total)
+    assert storage.filesystem == {each.mountpoint: each.fstype for each in psutil.disk_partitions()}["C:\\"]
+
+
+LIMITED = """
+import ctypes, json, struct
+from autoloader.probe import RealHost, probe_host
+before = RealHost().windows_job()
+kernel = ctypes.WinDLL("kernel32")
+kernel.CreateJobObjectW.restype = kernel.GetCurrentProcess.restype = ctypes.c_void_p
+kernel.SetInformationJobObject.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32]
+kernel.AssignProcessToJobObject.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+job = kernel.CreateJobObjectW(None, None)
+limits = bytearray(144)
+struct.pack_into("<I", limits, 16, 0x208)
+struct.pack_into("<I", limits, 40, 10)
+struct.pack_into("<Q", limits, 120, 3 << 30)
+assert kernel.SetInformationJobObject(job, 9, bytes(limits), 144), "limits"
+assert kernel.AssignProcessToJobObject(job, kernel.GetCurrentProcess()), "assigned"
+facts = probe_host()
+keeps_limits = not hasattr(ctypes.WinDLL("ntdll"), "wine_get_version")
+print(json.dumps([before is None, RealHost().windows_job() is None, keeps_limits]))
+print(json.dumps([facts.memory.job_limit_bytes, facts.limits.pids_headroom]))
+"""
+
+
+@pytest.mark.real_host
+@pytest.mark.skipif(sys.platform != "win32", reason="makes a job object")
+def test_process_in_a_job_has_its_limits() -> None:
+    """
+    A process puts itself into a job of ten processes and 3 GiB. Wine lets it, and shows a job without limits.
+    """
+    import json
+    import subprocess
+
+    done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    (_, is_outside, keeps_limits), found = (json.loads(line) for line in done.stdout.splitlines())
+    assert is_outside is False
+    assert found == ([3.0 * GIB, 9.0] if keeps_limits else [NO_LIMIT, NO_LIMIT])

@@ -19,7 +19,7 @@ from autoloader.facts import (
     StorageFacts,
     SystemFacts,
 )
-from autoloader.report import render_facts
+from autoloader.report import render_every_fact, render_facts
 from autoloader.report.facts import render_bytes
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -120,6 +120,34 @@ def test_render_facts_is_plain_ascii() -> None:
     The table can be printed to any stream.
     """
     assert render_facts(FULL).isascii()
+
+
+HOSTILE = "a\x1b[2J\n\r\x9bb\u2028\u202e\ud800"
+
+
+def test_control_characters_are_escaped() -> None:
+    """
+    Whatever a file or a host says, each line stays one, and a terminal does nothing but show it.
+    """
+    facts = HostFacts(
+        system=SystemFacts(release=HOSTILE, distribution=HOSTILE, sources={"release": HOSTILE}),
+        cpu=CpuFacts(model=HOSTILE, sources={"model": "x"}),
+        storage=StorageFacts(path=HOSTILE, filesystem=HOSTILE, device=HOSTILE, sources={"path": "x"}),
+        job=JobFacts(launcher=HOSTILE),
+    )
+    table, every = render_facts(facts), render_every_fact(facts)
+    assert len(table.splitlines()) == len(UNKNOWN_TEXT.splitlines())
+    assert len(every.splitlines()) == 5
+    for text in (table, every):
+        assert text.replace("\n", "").isprintable()
+        assert r"a\x1b[2J\n\r\x9bb\u2028\u202e\ud800" in text
+
+
+def test_letters_of_any_language_are_shown() -> None:
+    """
+    A stream that cannot show them escapes them itself.
+    """
+    assert "täst" in render_facts(HostFacts(storage=StorageFacts(path="/täst")))
 
 
 def _line(name: str, **groups: Any) -> str:

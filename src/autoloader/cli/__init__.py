@@ -3,16 +3,16 @@ The command line: one module for each command; the only place that prints.
 """
 
 import argparse
+import contextlib
 import functools
 import importlib
-import io
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from .. import __version__
 from ..errors import AutoloaderError
+from . import streams
 
 COMMANDS = {
     "probe": "show what this host is, as far as loading data is concerned",
@@ -32,30 +32,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     Run one command and return its exit code.
     """
     words = sys.argv[1:] if argv is None else argv
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a name that the stream cannot show is no reason to fail
-    arguments = _parser(words).parse_args(words)
+    is_debug = "--debug" in words
+    streams.prepare()
     try:
-        code = int(arguments.run(arguments))
-        print(end="", flush=True)
+        return _run(words)
     except AutoloaderError as error:
-        if arguments.debug:
+        if is_debug:
             raise
-        print(f"error: {error}", file=sys.stderr)
+        streams.remark(f"error: {error}")
         return error.exit_code
     except KeyboardInterrupt:
+        with contextlib.suppress(OSError):
+            streams.flush()
         return INTERRUPTED
     except OSError as error:
-        if arguments.debug:
+        if is_debug:
             raise
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # what is left cannot be written at the end, either
+        streams.silence(sys.stdout)
         if isinstance(error, BrokenPipeError):
             return 0
-        print(f"error: {error}. Free some space, or write somewhere else.", file=sys.stderr)
+        what = "The output cannot be written" if error.filename is None else f"{error.filename!r} cannot be used"
+        streams.remark(f"error: {what}: {error.strerror or error}. Free some space, or write somewhere else.")
         return 1
+
+
+def _run(words: Sequence[str]) -> int:
+    """
+    Run the command that *words* name, and write all that it printed; so, too, where the parser ends it.
+    """
+    try:
+        arguments = _parser(words).parse_args(words)
+        code = int(arguments.run(arguments))
+    except SystemExit:
+        streams.flush()
+        raise
+    streams.flush()
     return code
 
 

@@ -15,6 +15,7 @@ from ..errors import ArgumentError
 from ..findings import describe
 from ..start.check import Problem, check_source
 from ..start.source import parse_module
+from .streams import remark
 
 FINDINGS = 7
 """
@@ -49,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         text, reason = read_source(path)
         if text is None:
             left_out[path] = reason
-            print(f"{path}: not checked: {reason}", file=sys.stderr)
+            remark(f"{path}: not checked: {reason}")
         else:
             problems += check_source(text, path)
     if arguments.json:
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         for each in problems:
             print(f"{each.path}:{each.line}:{each.column}: {each.id} {each.text}")
-    print(_summary(problems, len(files) - len(left_out)), file=sys.stderr)
+    remark(_summary(problems, len(files) - len(left_out)))
     return FINDINGS if problems else 0
 
 

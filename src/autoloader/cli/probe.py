@@ -3,15 +3,20 @@ Show what this host is, as far as loading data is concerned.
 """
 
 import argparse
+import contextlib
 import json
-import sys
+import os
+import re
 from typing import Any
 
 from ..errors import ArgumentError
 from ..findings import describe
 from ..probe import HostIO, RealHost, probe_host
-from ..records import to_json
+from ..records import printable, shortened, to_json
 from ..report import render_every_fact, render_facts
+from .streams import remark
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,39 +37,95 @@ def run(arguments: argparse.Namespace) -> int:
     """
     Print the facts.
     """
+    path = None if arguments.path is None else checked_path(arguments.path, is_here=arguments.replay is None)
     if arguments.record is not None:
-        facts = _record(arguments.record, arguments.path, full=arguments.full)
+        facts = _record(arguments.record, path, full=arguments.full)
+    elif arguments.replay is not None:
+        facts = _replay(arguments.replay, path, full=arguments.full)
     else:
-        io = RealHost() if arguments.replay is None else _replayed(arguments.replay)
-        facts = probe_host(io=io, path=arguments.path, full=arguments.full)
+        facts = probe_host(io=RealHost(), path=path, full=arguments.full)
     render = render_every_fact if arguments.full else render_facts
-    print(json.dumps(to_json(facts), indent=2) if arguments.json else render(facts))
+    print(json.dumps(to_json(facts), indent=2, allow_nan=False) if arguments.json else render(facts))
     return 0
 
 
+def checked_path(path: str, *, is_here: bool) -> str:
+    """
+    Return the path whose storage can be shown: that of *path*, or of the nearest folder above it that can be reached.
+
+    Args:
+        path: What the user wrote.
+        is_here: Whether it is a path of this machine, and not of one that is replayed.
+
+    Raises:
+        ArgumentError: It is empty or a URL.
+    """
+    if not path.strip():
+        raise ArgumentError(describe("argument.not-a-folder", path=path, reason="it is empty"))
+    if _URL.match(path):
+        reason = "a URL names a place that is not a folder of this machine"
+        raise ArgumentError(describe("argument.not-a-folder", path=path, reason=reason))
+    unreachable = _reason_unreachable(path) if is_here else None
+    if unreachable is None:
+        return path
+    nearest = _nearest(path)
+    remark(f"{shortened(path)} cannot be reached: {unreachable}. The storage shown is that of {shortened(nearest)}.")
+    return nearest
+
+
+def _reason_unreachable(path: str) -> str | None:
+    try:
+        os.stat(path)
+    except (OSError, ValueError) as error:
+        return printable(getattr(error, "strerror", None) or str(error))
+    return None
+
+
+def _nearest(path: str) -> str:
+    """
+    Return the nearest folder above a path, its links followed, that can be reached.
+    """
+    folder = os.sep
+    for absolute in (os.path.abspath, os.path.realpath):
+        with contextlib.suppress(OSError, ValueError):  # of a working directory that is gone, of a zero byte
+            folder = absolute(path)
+    while _reason_unreachable(folder) is not None and os.path.dirname(folder) != folder:
+        folder = os.path.dirname(folder)
+    return folder if os.path.isdir(folder) else os.path.dirname(folder)
+
+
 def _record(file: str, path: str | None, *, full: bool) -> Any:
-    from ..probe.host_io import private_names
+    from ..probe.private_names import private_names
     from ..probe.recording import Recorder
+    from .record_file import write_record
 
     recorder = Recorder(RealHost())
     facts = probe_host(io=recorder, path=path, full=full)
-    text = json.dumps(recorder.document(private_names()), indent=1, sort_keys=True)
-    try:
-        with open(file, "w", encoding="utf-8") as stream:
-            stream.write(text + "\n")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ArgumentError(describe("record.unwritable", path=file, reason=reason)) from None
-    print(f"Recorded in {file}. It holds paths of this machine; look through it before you send it.", file=sys.stderr)
+    document, common = recorder.document(private_names(), path)
+    write_record(file, json.dumps(document, indent=1, sort_keys=True) + "\n")
+    left = f", and {', '.join(map(shortened, common))} in home folders only, as it is a common word" if common else ""
+    remark(
+        f"Recorded in {printable(file, None)}. Replaced are the names of this user and of this host{left}; folders of "
+        "homes; servers of mounts; ids of containers, GPUs and file systems. Other words and paths are not: look "
+        "through it before you send it."
+    )
     return facts
 
 
-def _replayed(file: str) -> HostIO:
+def _replay(file: str, path: str | None, *, full: bool) -> Any:
     from ..probe.recording import ReplayedHost
+    from .record_file import read_record, replay_error
 
     try:
-        with open(file, encoding="utf-8") as stream:
-            return ReplayedHost(json.load(stream))
+        host = ReplayedHost(read_record(file))
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ArgumentError(describe("record.unreadable", path=file, reason=reason)) from None
+        raise replay_error(file, error) from None
+    place = host.path if path is None else path
+    replayed: HostIO = host
+    facts = probe_host(io=replayed, path=place, full=full)
+    if path is not None and ("real_path", path) in host.unanswered:
+        recorded = "the folder it ran in" if host.path is None else shortened(host.path)
+        remark(
+            f"{shortened(path)} is not in {shortened(file)}: its storage is unknown. Recorded was that of {recorded}."
+        )
+    return facts

@@ -36,6 +36,12 @@ FINDINGS = (
         fix="Write the path of a Python file, or of a folder with Python files.",
     ),
     Finding(
+        id="argument.not-a-folder",
+        title="A place whose storage is to be shown is no folder's path",
+        text="--path={path!r} cannot be looked at: {reason}.",
+        fix="Write the path of a folder here: for data in an object store, of where it is mounted or copied to.",
+    ),
+    Finding(
         id="argument.not-in-dataset",
         title="broadcast() is given a name that the dataset does not have",
         text=(
@@ -131,7 +137,7 @@ FINDINGS = (
         id="record.unwritable",
         title="A host cannot be recorded where it is to be",
         text="{path!r} cannot be written: {reason}.",
-        fix="Name a file in a folder that exists, where you may write.",
+        fix="{advice}.",
     ),
     Finding(
         id="loader.closed",

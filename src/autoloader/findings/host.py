@@ -44,7 +44,7 @@ FINDINGS = (
     Finding(
         id="host.numa-near",
         title="Workers run near the accelerator",
-        text="Workers run on the {cpus} CPUs of memory node {node}, where the accelerator of this process is.",
+        text="Workers run on the {cpus} of memory node {node}, where the accelerator of this process is.",
         fix="Pass numa='off' to let them run on all CPUs of this process.",
     ),
 )

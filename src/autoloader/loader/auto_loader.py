@@ -39,13 +39,14 @@ from .planning import (
 from .ranks import distributed_sampler, not_sharded
 from .starting import (
     Started,
+    at_this_moment,
     is_users,
-    numa_notes,
     refuse_in_starting_worker,
     report,
     report_method,
     settle,
     with_inline,
+    with_numa_note,
 )
 from .statistics import LoaderStats
 
@@ -188,8 +189,8 @@ class AutoLoader(DataLoader[B_co]):
             **self.plan.as_kwargs(),
         )
         notes = not_sharded(samplers_of(self.sampler, self.batch_sampler))
-        notes += numa_notes(self._facts, self.numa, self.plan.value("num_workers"))
-        self.plan = replace(self.plan, notes=(*self.plan.notes, *notes)) if notes else self.plan
+        noted = replace(self.plan, notes=(*self.plan.notes, *notes)) if notes else self.plan
+        self.plan = with_numa_note(noted, self._facts, self.numa)
         self._makes_order = sampler is None and batch_sampler is None and generator is None
         self._is_constructed = True
         if not self._is_copy:
@@ -211,8 +212,9 @@ class AutoLoader(DataLoader[B_co]):
         if name in WORDS:
             check_word(name, value, WORDS[name])
         super().__setattr__(name, value)
-        if name in _DECIDED and self.__dict__.get("_is_constructed"):
-            self.plan = self.plan.with_fixed({name: value})
+        if name in {*_DECIDED, "numa"} and self.__dict__.get("_is_constructed"):
+            fixed = self.plan.with_fixed({name: value}) if name in _DECIDED else self.plan
+            self.plan = with_numa_note(fixed, self._facts, self.numa)
 
     @property
     def _iterator(self) -> Any:
@@ -262,8 +264,7 @@ class AutoLoader(DataLoader[B_co]):
         if self._is_copy or (not plan.value("num_workers") and plan.choices["backend"].rule == "backend.no-workers"):
             return Started(plan, None)
         now, facts = probe_process(), probe_host() if self._facts == HostFacts() else self._facts
-        facts = facts._replace(start_methods=now.start_methods, job=now.job, process=now.process)
-        self._facts = facts
+        self._facts = facts = at_this_moment(facts, now)
         parts = {"dataset": self.dataset, "collate_fn": self.collate_fn, "worker_init_fn": self.worker_init_fn}
         return settle(plan, facts, parts, style=self._style, open_handle=find_open_handle(self.dataset))
 
@@ -274,7 +275,7 @@ class AutoLoader(DataLoader[B_co]):
         plan, found = self._settled()
         if found is not None:
             self._fall_back(plan, found, stacklevel=3)
-        self.plan = plan
+        self.plan = plan = with_numa_note(plan, self._facts, self.numa)
         if plan.value("backend") == "process":
             report_method(plan, self._facts, stacklevel=3)
         return self._parts().settings(plan, self.timeout)

@@ -82,7 +82,7 @@ def check_word(name: str, value: Any, known: tuple[str, ...]) -> None:
     Raises:
         ArgumentError: It is not.
     """
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         text = describe("argument.unknown-word", name=name, value=value, known=" or ".join(map(repr, known)))
         raise ArgumentError(text)
 

@@ -20,6 +20,7 @@ from .warn import warn_once
 
 logger = logging.getLogger("autoloader")
 
+NUMA_NEAR = "host.numa-near"
 GUARD = "missing-main-guard"
 FORK_UNSAFE = "multiprocessing_context.fork-unsafe"
 _NOTHING_TO_FIX = frozenset({"nested-worker", "daemonic"})
@@ -61,6 +62,16 @@ def settle(plan: Plan, facts: HostFacts, parts: Mapping[str, Any], *, style: str
             break  # torch's own start would end here, too, and the user has to know
     assert found is not None
     return Started(with_fallback(plan, found, style, candidates[0]), found)
+
+
+def at_this_moment(facts: HostFacts, now: HostFacts) -> HostFacts:
+    """
+    Return what is known of the host, with the state of this process as it is now.
+    """
+    cpu = facts.cpu._replace(
+        affinity=now.cpu.affinity, affinity_now=now.cpu.affinity_now, affinity_bound_by=now.cpu.affinity_bound_by
+    )
+    return facts._replace(start_methods=now.start_methods, job=now.job, process=now.process, cpu=cpu)
 
 
 def is_users(choice: Choice[Any]) -> bool:
@@ -187,15 +198,18 @@ def cpus_for_workers(facts: HostFacts, numa: str, num_workers: int) -> frozenset
     return frozenset(cpu.affinity)
 
 
-def numa_notes(facts: HostFacts, numa: str, num_workers: int) -> tuple[Note, ...]:
+def with_numa_note(plan: Plan, facts: HostFacts, numa: str) -> Plan:
     """
-    Return what is to be noted where workers run near the accelerator.
+    Return *plan* with a note where workers run near the accelerator, and without one where they do not.
     """
-    near = near_cpus(facts, num_workers) if numa == "auto" else None
+    others = tuple(note for note in plan.notes if note.finding != NUMA_NEAR)
+    starts = numa == "auto" and plan.value("backend") == "process"
+    near = near_cpus(facts, plan.value("num_workers")) if starts else None
     if near is None:
-        return ()
-    text = describe("host.numa-near", node=near.node, cpus=len(near.cpus))
-    return (Note(finding="host.numa-near", text=text),)
+        return replace(plan, notes=others) if others != plan.notes else plan
+    cpus = f"{len(near.cpus)} CPU{'' if len(near.cpus) == 1 else 's'}"
+    note = Note(finding=NUMA_NEAR, text=describe("host.numa-near", node=near.node, cpus=cpus))
+    return replace(plan, notes=(*others, note))
 
 
 def start_failed(error: Exception) -> Obstacle:

@@ -28,6 +28,8 @@ def near_cpus(facts: HostFacts, num_workers: int) -> NearCpus | None:
     cpu, node_cpus = facts.cpu, facts.numa.node_cpus
     if node is None or node_cpus is None or cpu.affinity is None or not num_workers:
         return None
+    if facts.process.is_torch_built_for_accelerator is False:
+        return None
     usable = set(cpu.affinity) if cpu.cpuset is None else set(cpu.affinity) & set(cpu.cpuset)
     cpus = usable & set(node_cpus.get(str(node), ()))
     if cpus == usable or len(cpus) < num_workers * ranks:

@@ -8,7 +8,7 @@ from types import ModuleType
 
 from ..facts import HostFacts
 from .host_io import HostIO, RealHost
-from .interpreter import read_process, read_start_methods
+from .interpreter import read_cpus_now, read_process, read_start_methods
 from .job import read_job
 
 BACKENDS = {"linux": "linux", "darwin": "macos", "win32": "windows"}
@@ -76,7 +76,12 @@ def _backend(host: HostIO, platform: str | None) -> ModuleType:
 
 def probe_process(*, io: HostIO | None = None) -> HostFacts:
     """
-    Read only what concerns this process: its start methods, its state and its rank; all else is unknown.
+    Read only what concerns this process: its CPUs, start methods, state and rank; all else is unknown.
     """
     host = RealHost() if io is None else io
-    return HostFacts(start_methods=read_start_methods(host), job=read_job(host.environment), process=read_process(host))
+    return HostFacts(
+        start_methods=read_start_methods(host),
+        cpu=read_cpus_now(host),
+        job=read_job(host.environment),
+        process=read_process(host),
+    )

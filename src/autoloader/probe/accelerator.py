@@ -59,7 +59,7 @@ def read_accelerator(io: HostIO) -> AcceleratorFacts:
         if seen_by_nvml is not None:
             return _facts(seen_by_nvml, io.environment)
         readings.put("kind", "cuda", WSL_LIBRARIES)
-    elif io.list_dir("/dev") is not None:
+    elif io.list_dir("/dev") is not None and not _is_nvidia_hidden(io):
         readings.put("devices", 0, "/dev, /proc/driver/nvidia/gpus, /sys/class/kfd/kfd/topology/nodes, /sys/class/drm")
     return readings.build(AcceleratorFacts)
 
@@ -154,6 +154,14 @@ def _nvidia(io: HostIO) -> _Seen:
     driver = next((word for word in words if word[0].isdecimal()), None)
     pci = "/sys/bus/pci/devices/*/numa_node"
     return _Seen("cuda", known, driver, (("CUDA_VISIBLE_DEVICES",),), "/proc/driver/nvidia", pci)
+
+
+def _is_nvidia_hidden(io: HostIO) -> bool:
+    """
+    Return whether there are files of devices, and the driver's own list of them cannot be read.
+    """
+    names = (name[6:] for name in io.list_dir("/dev") or () if name.startswith("nvidia"))
+    return any(name.isdecimal() for name in names) and io.list_dir("/proc/driver/nvidia/gpus") is None
 
 
 def _tegra(io: HostIO) -> _Seen:

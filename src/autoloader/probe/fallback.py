@@ -100,7 +100,8 @@ def _put_open_files(readings: Readings, io: HostIO) -> None:
 def _read_storage(path: str | None, io: HostIO) -> StorageFacts:
     readings = Readings()
     resolved = None if path is None else readings.put("path", io.real_path(path), "realpath")
-    space = None if resolved is None else io.disk_space(resolved)
+    # macOS knows which mounts are of servers, and asks only then: a dead one never answers.
+    space = None if resolved is None or io.platform == "darwin" else io.disk_space(resolved)
     if space is not None:
         readings.put("size_bytes", space.total, "statvfs")
         readings.put("free_bytes", space.free, "statvfs")

@@ -11,7 +11,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from .parse import is_python_program
-from .questions import DiskSpace, HostIO, MainModule, Nvml, PythonThread, StartMethods, WindowsMemory
+from .questions import (
+    DiskSpace,
+    HostIO,
+    MacVolume,
+    MainModule,
+    Nvml,
+    PythonThread,
+    StartMethods,
+    WindowsJob,
+    WindowsMemory,
+    WindowsVolume,
+)
 from .running_process import RunningProcess
 
 __all__ = ["DiskSpace", "HostIO", "MainModule", "PythonThread", "RealHost", "StartMethods"]
@@ -40,11 +51,11 @@ class RealHost(RunningProcess):
 
     def read_text(self, path: str) -> str | None:
         """
-        Return the text of a file, at most its first 4 MiB; bytes that are not UTF-8 are replaced.
+        Return the text of a file, at most its first 4 MiB; bytes that are not UTF-8 are as Python has them in paths.
         """
         try:
             with open(path, "rb") as file:
-                return file.read(_MOST_BYTES).decode("utf-8", "replace")
+                return file.read(_MOST_BYTES).decode("utf-8", "surrogateescape")
         except (OSError, ValueError):
             return None
 
@@ -193,6 +204,7 @@ class RealHost(RunningProcess):
             return os.fsdecode(chosen)
         named = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
         usual = [] if sys.platform == "win32" else ["/tmp", "/var/tmp", "/usr/tmp"]  # noqa: S108 (tempfile's own list)
+        usual.append(os.curdir)
         try:
             return next((os.path.abspath(path) for path in named + usual if self.is_writable(path)), None)
         except OSError:
@@ -268,29 +280,49 @@ class RealHost(RunningProcess):
         found: str | None = _ask("win32", "drive_kind", path)
         return found
 
+    def windows_version(self) -> str | None:
+        """
+        Return the version of Windows as it is, not as old programs are told.
+        """
+        found: str | None = _ask("win32", "version")
+        return found
 
-def _ask(platform: str, question: str, *arguments: str) -> Any:
+    def windows_processor_name(self) -> str | None:
+        """
+        Return the processor's brand text on Windows.
+        """
+        found: str | None = _ask("win32", "processor_name")
+        return found
+
+    def windows_job(self) -> WindowsJob | None:
+        """
+        Return the limits of the job object around this process, none outside of one.
+        """
+        found: WindowsJob | None = _ask("win32", "job")
+        return found
+
+    def windows_volume(self, path: str) -> WindowsVolume | None:
+        """
+        Return file system and device below a path on Windows. Not for network drives: a dead one may hang.
+        """
+        found: WindowsVolume | None = _ask("win32", "volume", path, module="win32_volume")
+        return found
+
+    def mac_volume(self, path: str) -> MacVolume | None:
+        """
+        Return file system and device below a path on macOS, by its table of mounts and by diskutil.
+        """
+        found: MacVolume | None = _ask("darwin", "volume", path)
+        return found
+
+
+def _ask(platform: str, question: str, *arguments: str, module: str | None = None) -> Any:
     """
     Return the answer of the module that calls one system's functions; ``None`` on others, and where it has none.
     """
     if sys.platform != platform:
         return None
     try:
-        return getattr(importlib.import_module(f".{platform}", __package__), question)(*arguments)
-    except (AttributeError, ImportError, OSError, ValueError):
+        return getattr(importlib.import_module(f".{module or platform}", __package__), question)(*arguments)
+    except Exception:  # noqa: BLE001 (functions that an older system lacks, a registry that is closed, a broken psutil)
         return None
-
-
-_NAMES_OF_NOBODY = frozenset({"host", "linux", "localhost", "none", "root", "server", "user"})
-
-
-def private_names() -> dict[str, str]:
-    """
-    Return the names of this user and of this host, and what stands in their place in a document to pass on.
-    """
-    names = [os.environ.get(name, "") for name in ("USER", "LOGNAME", "USERNAME")]
-    users = {*names, os.path.basename(os.path.expanduser("~").rstrip("/\\"))}
-    host = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
-    private = {**dict.fromkeys(users, "user"), host: "host", host.partition(".")[0]: "host"}
-    kept = (name for name in private if len(name) > 1 and name.lower() not in _NAMES_OF_NOBODY)
-    return {name: private[name] for name in sorted(kept, key=len, reverse=True)}

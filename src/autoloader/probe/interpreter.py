@@ -2,7 +2,7 @@
 Facts of the running interpreter, the same on every system: how it starts children, and in what state it is.
 """
 
-from ..facts import ProcessFacts, StartMethodFacts
+from ..facts import CpuFacts, ProcessFacts, StartMethodFacts
 from .host_io import HostIO
 from .parse import is_python_program, parse_int, parse_mapped_libraries, reimported_main
 from .readings import Readings
@@ -121,6 +121,26 @@ def read_affinity(io: HostIO) -> tuple[tuple[int, ...] | None, str, str | None]:
     return (
         (seen, "sched_getaffinity before torch was loaded", variable) if is_bound else (now, "sched_getaffinity", None)
     )
+
+
+def put_affinity(readings: Readings, io: HostIO) -> tuple[int, ...] | None:
+    """
+    Note the CPUs that this process may use, and those of this moment; return the former.
+    """
+    affinity, source, variable = read_affinity(io)
+    readings.put("affinity", affinity, source)
+    readings.put("affinity_bound_by", variable, "the environment")
+    readings.put("affinity_now", io.affinity(), "sched_getaffinity")
+    return affinity
+
+
+def read_cpus_now(io: HostIO) -> CpuFacts:
+    """
+    Read only what may change while a process runs: the CPUs that it may use.
+    """
+    readings = Readings()
+    put_affinity(readings, io)
+    return readings.build(CpuFacts)
 
 
 def _read_native_threads(io: HostIO) -> int | None:

@@ -9,7 +9,7 @@ from ..facts import CpuFacts, HostFacts, JobFacts, LimitFacts, MemoryFacts, Numa
 from . import cgroup
 from .accelerator import read_accelerator
 from .host_io import HostIO
-from .interpreter import read_affinity, read_process, read_python_cpu_count, read_start_methods
+from .interpreter import put_affinity, read_process, read_python_cpu_count, read_start_methods
 from .job import read_job, read_scheduler_cpus
 from .linux_system import read_system
 from .mounts import Mount, parse_mountinfo
@@ -93,10 +93,7 @@ def _read_cpu(io: HostIO, mounts: tuple[Mount, ...], job: JobFacts) -> CpuFacts:
         logical = readings.put("logical", io.cpu_count(), "os.cpu_count()")
     frequency = parse_int(io.read_text("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"))
     readings.put("max_frequency_hertz", frequency and frequency * 1e3, "cpu0/cpufreq/cpuinfo_max_freq")
-    affinity, source, variable = read_affinity(io)
-    readings.put("affinity", affinity, source)
-    readings.put("affinity_bound_by", variable, "the environment")
-    readings.put("affinity_now", io.affinity(), "sched_getaffinity")
+    affinity = put_affinity(readings, io)
     cpuset, source = cgroup.read_cpuset(io, mounts) or (None, "")
     readings.put("cpuset", cpuset, source)
     quota, source = cgroup.read_quota(io, mounts) or (None, "")

@@ -5,9 +5,19 @@ Source: sysctl(3); Apple, "Determining system capabilities" (hw.perflevel, hw.op
 translation environment" (sysctl.proc_translated). Nothing of this was run on macOS.
 """
 
-from ..facts import AcceleratorFacts, CpuFacts, HostFacts, MemoryFacts, NumaFacts, SystemFacts
+from ..facts import (
+    AcceleratorFacts,
+    CpuFacts,
+    HostFacts,
+    MemoryFacts,
+    NumaFacts,
+    StorageFacts,
+    StorageKind,
+    SystemFacts,
+)
 from . import fallback
 from .host_io import HostIO
+from .questions import MacVolume
 from .readings import Readings
 
 
@@ -25,6 +35,7 @@ def collect(io: HostIO, path: str | None = None) -> HostFacts:
         cpu=_with_kinds(facts.cpu, io),
         numa=_one_node(),
         memory=_with_total(facts.memory, io),
+        storage=_with_volume(facts.storage, io),
         accelerator=_read_accelerator(io),
     )
 
@@ -49,7 +60,7 @@ def _with_kinds(cpu: CpuFacts, io: HostIO) -> CpuFacts:
     readings.put("model", io.sysctl_text("machdep.cpu.brand_string"), "sysctl machdep.cpu.brand_string")
     readings.put("physical", io.sysctl_number("hw.physicalcpu"), "sysctl hw.physicalcpu")
     readings.put("sockets", io.sysctl_number("hw.packages"), "sysctl hw.packages")
-    levels = io.sysctl_number("hw.nperflevels") or 1
+    levels = min(io.sysctl_number("hw.nperflevels") or 1, MOST_LEVELS)
     counts = [io.sysctl_number(f"hw.perflevel{level}.logicalcpu") for level in range(levels)] if levels > 1 else []
     known = [count for count in counts if count is not None]
     if known and len(known) == len(counts):
@@ -70,6 +81,67 @@ def _with_total(memory: MemoryFacts, io: HostIO) -> MemoryFacts:
     if memory.total_bytes is None:
         readings.put("total_bytes", io.sysctl_number("hw.memsize"), "sysctl hw.memsize")
     return readings.extend(memory)
+
+
+MOST_LEVELS = 8
+"""
+More kinds of cores than any processor has.
+"""
+
+NETWORK_FILESYSTEMS = frozenset(
+    {"smbfs", "nfs", "afpfs", "webdav", "ftp", "macfuse", "osxfuse", "fuse-t", "virtiofs", "AppleVirtIOFS"}
+)
+"""
+File systems whose data crosses a network, or the wall of a virtual machine; those in user space stand for servers.
+"""
+
+VIRTUAL_BUSES = frozenset({"Disk Image", "Virtual Interface", "Virtio", "VirtIO"})
+"""
+Words of diskutil for disks that are files, or those of a virtual machine.
+"""
+
+NVME_BUSES = frozenset({"Apple Fabric", "PCI-Express", "PCI"})
+"""
+Words of diskutil for the buses of NVMe disks: those inside Apple silicon, and those in Macs before it.
+"""
+
+
+def _with_volume(storage: StorageFacts, io: HostIO) -> StorageFacts:
+    """
+    Add file system, device and kind of disk.
+    """
+    readings, source = Readings(), "the table of mounts and diskutil"
+    volume = None if storage.path is None else io.mac_volume(storage.path)
+    if volume is None:
+        return storage
+    readings.put("mount_point", volume.mount_point, source)
+    readings.put("filesystem", volume.filesystem, source)
+    readings.put("device", volume.device, source)
+    kind, is_certain = _disk_kind(volume)
+    readings.put("kind", kind, source)
+    readings.put("confidence", "high" if is_certain else "low", source)
+    space = None if kind == "network" or volume.filesystem == "autofs" else io.disk_space(volume.mount_point)
+    if space is not None:
+        readings.put("size_bytes", space.total, "statvfs")
+        readings.put("free_bytes", space.free, "statvfs")
+    return readings.extend(storage)
+
+
+def _disk_kind(volume: MacVolume) -> tuple[StorageKind, bool]:
+    """
+    Return the kind of disk, and whether it is certain; a disk on USB may not say that it is of flash.
+    """
+    if volume.filesystem in NETWORK_FILESYSTEMS:
+        return "network", True
+    if volume.filesystem == "tmpfs":
+        return "memory", True
+    if volume.bus in VIRTUAL_BUSES:
+        return "virtual", False
+    if volume.is_solid_state is None:
+        return "unknown", False
+    if volume.is_solid_state:
+        return ("nvme" if volume.bus in NVME_BUSES else "ssd"), True
+    return "hdd", volume.bus in {"SATA", "ATA"}
 
 
 def _read_accelerator(io: HostIO) -> AcceleratorFacts:

@@ -73,26 +73,39 @@ def mount_of(path: str, mounts: tuple[Mount, ...]) -> Mount | None:
     Return the mount that holds an absolute, resolved path; of mounts over one another the last.
     """
     holding = [mount for mount in mounts if is_below(path, mount.mount_point)]
-    hidden = {mount.number for mount in holding if _is_covered(mount, holding)}
-    while below := {mount.number for mount in holding if mount.parent in hidden} - hidden:
-        hidden |= below
+    hidden = _hidden(holding)
     seen = [mount for mount in holding if mount.number not in hidden]
     longest = max((len(mount.mount_point) for mount in seen), default=0)
     return next((mount for mount in reversed(seen) if len(mount.mount_point) == longest), None)
 
 
-def _is_covered(mount: Mount, others: list[Mount]) -> bool:
+def _hidden(holding: list[Mount]) -> set[int]:
     """
-    Return whether a folder above the mount point was mounted over, in the same tree, so that no path leads here.
+    Return the numbers of the mounts to which no path leads, and of those below them.
 
-    What is mounted over ``/`` itself hides nothing: this process's root stays below it.
+    A mount is hidden where a folder above its mount point was mounted over, in the same tree. What is mounted over
+    ``/`` itself hides nothing: this process's root stays below it.
     """
-    return any(
-        other.parent == mount.parent
-        and other.mount_point not in {"/", mount.mount_point}
-        and is_below(mount.mount_point, other.mount_point)
-        for other in others
-    )
+    points: dict[int, set[str]] = {}
+    children: dict[int, list[int]] = {}
+    for mount in holding:
+        points.setdefault(mount.parent, set()).add(mount.mount_point)
+        children.setdefault(mount.parent, []).append(mount.number)
+    hidden: set[int] = set()
+    found = [
+        mount.number
+        for mount in holding
+        if any(
+            point not in {"/", mount.mount_point} and is_below(mount.mount_point, point)
+            for point in points[mount.parent]
+        )
+    ]
+    while found:
+        number = found.pop()
+        if number not in hidden:
+            hidden.add(number)
+            found += children.get(number, ())
+    return hidden
 
 
 def is_below(path: str, folder: str) -> bool:

@@ -68,6 +68,47 @@ class WindowsMemory(NamedTuple):
     commit_available: int
 
 
+class WindowsJob(NamedTuple):
+    """
+    What Windows says of the job object around this process: its own structures, in hexadecimal.
+    """
+
+    limits: str
+    """JOBOBJECT_EXTENDED_LIMIT_INFORMATION; empty outside of any job."""
+    cpu_rate: str | None = None
+    """JOBOBJECT_CPU_RATE_CONTROL_INFORMATION."""
+    accounting: str | None = None
+    """JOBOBJECT_BASIC_ACCOUNTING_INFORMATION."""
+
+
+class WindowsVolume(NamedTuple):
+    """
+    What Windows says of the volume that holds a path, and of the device below.
+    """
+
+    filesystem: str | None = None
+    mount_point: str | None = None
+    total: int | None = None
+    free: int | None = None
+    bus: int | None = None
+    """STORAGE_BUS_TYPE."""
+    product: str | None = None
+    seek_penalty: bool | None = None
+    trim: bool | None = None
+
+
+class MacVolume(NamedTuple):
+    """
+    What macOS says of the volume that holds a path: its mount, and ``diskutil info -plist`` of its device.
+    """
+
+    filesystem: str
+    mount_point: str
+    device: str
+    bus: str | None = None
+    is_solid_state: bool | None = None
+
+
 class NvmlDevice(NamedTuple):
     """
     What NVIDIA's management library says of one device: its UUID, bytes of memory, busy share (0 to 1).
@@ -132,3 +173,8 @@ class HostIO(Protocol):
     def windows_memory(self) -> WindowsMemory | None: ...
     def windows_processors(self) -> str | None: ...
     def drive_kind(self, path: str) -> str | None: ...
+    def windows_version(self) -> str | None: ...
+    def windows_processor_name(self) -> str | None: ...
+    def windows_job(self) -> WindowsJob | None: ...
+    def windows_volume(self, path: str) -> WindowsVolume | None: ...
+    def mac_volume(self, path: str) -> MacVolume | None: ...

@@ -3,35 +3,37 @@ A host's answers in one JSON document, and the host that such a document replays
 
 The document holds, for each question of :class:`HostIO` that was asked, the answer; where the question takes an
 argument, an object of answers by argument. A question that is not in it gets the answer of a host that does not say.
-``synthetic`` is ``null`` in what a probe recorded; a document that was written by hand names its source there.
+``synthetic`` is ``null`` in what a probe recorded; a document that was written by hand names its source there. ``path``
+is the place whose storage was asked about, ``null`` or missing for the working directory.
 """
 
-import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..records import from_json_as, to_json
+from ..records import from_json_as, shortened, to_json
 from .questions import HostIO, MainModule
+from .redaction import Redaction
 
 SCHEMA = 1
 
 WITH_ARGUMENT = (
     *("read_text", "list_dir", "real_path", "is_writable", "disk_space", "resource_limit"),
-    *("sysctl_number", "sysctl_text", "drive_kind"),
+    *("sysctl_number", "sysctl_text", "drive_kind", "windows_volume", "mac_volume"),
 )
 """
 The questions that take one argument, a text.
 """
 
 _QUESTIONS = tuple(name for name in vars(HostIO) if not name.startswith("_") and name != "pause")
-_MOUNT_SOURCE = re.compile(r"( - \S+ )(?://[^/\s]+|[^/\s]+:(?=/))")
-_MOUNT_OPTION = re.compile(r"(?<=[ ,])((?:client|mount)?addr|user|username|domain|mon_addr)=[^,\s]+")
 
 
 class Recorder:
     """
     Passes each question on to a host, and keeps the answers.
+
+    What is asked again gets the answer that is kept, so that a replay gives the same facts; after a pause it is asked
+    anew.
 
     Args:
         io: The host.
@@ -40,6 +42,7 @@ class Recorder:
     def __init__(self, io: HostIO) -> None:
         self._io = io
         self._answers: dict[str, Any] = {}
+        self._given: dict[tuple[str, ...], Any] = {}
 
     @property
     def platform(self) -> str:
@@ -68,6 +71,7 @@ class Recorder:
         """
         Wait as the host does.
         """
+        self._given.clear()
         self._io.pause()
 
     def _keep(self, question: str, answer: Any) -> Any:
@@ -77,26 +81,30 @@ class Recorder:
     def __getattr__(self, question: str) -> Any:
         if question not in _QUESTIONS:
             raise AttributeError(question)
-        ask = getattr(self._io, question)
+        return lambda *argument: self._ask(question, *argument)
+
+    def _ask(self, question: str, *argument: str) -> Any:
+        asked = (question, *argument)
+        if asked not in self._given:
+            self._given[asked] = getattr(self._io, question)(*argument)
+        answer = self._given[asked]
         if question not in WITH_ARGUMENT:
-            return lambda: self._keep(question, ask())
+            return self._keep(question, answer)
+        self._answers.setdefault(question, {})[argument[0]] = to_json(answer)
+        return answer
 
-        def ask_and_keep(argument: str) -> Any:
-            answer = ask(argument)
-            self._answers.setdefault(question, {})[argument] = to_json(answer)
-            return answer
-
-        return ask_and_keep
-
-    def document(self, private: Mapping[str, str]) -> dict[str, Any]:
+    def document(self, private: Mapping[str, str], path: str | None = None) -> tuple[dict[str, Any], tuple[str, ...]]:
         """
-        Return all that was answered.
+        Return all that was answered, and those of the names that are common words, which are replaced in homes only.
 
         Args:
-            private: Words that are replaced wherever they stand alone, names of users and hosts for instance, and what
-                stands in their place.
+            private: Names of users and of this host, and what stands in their place; see :class:`Redaction`.
+            path: The place whose storage was asked about; ``None`` for the working directory.
         """
-        return {"schema": SCHEMA, "synthetic": None, "answers": _without(self._answers, private)}
+        redaction = Redaction(self._answers, private)
+        answers = redaction.answers()
+        place = None if path is None else redaction.path(path)
+        return {"schema": SCHEMA, "synthetic": None, "path": place, "answers": answers}, redaction.common
 
 
 class _Watched(Mapping[str, str]):
@@ -119,21 +127,6 @@ class _Watched(Mapping[str, str]):
         return len(self._values)
 
 
-def _without(value: Any, private: Mapping[str, str]) -> Any:
-    """
-    Replace private words, and the servers and users of network mounts, in all texts of a document.
-    """
-    if isinstance(value, Mapping):
-        return {_without(key, private): _without(item, private) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without(item, private) for item in value]
-    if not isinstance(value, str):
-        return value
-    for word, instead in private.items():
-        value = re.sub(rf"(?<![\w-]){re.escape(word)}(?![\w-])", instead, value)
-    return _MOUNT_OPTION.sub(r"\1=private", _MOUNT_SOURCE.sub(r"\1server:", value))
-
-
 class ReplayedHost:
     """
     A host that gives the answers of a document.
@@ -146,14 +139,17 @@ class ReplayedHost:
     """
 
     def __init__(self, document: Any) -> None:
-        if not isinstance(document, Mapping) or document.get("schema") != SCHEMA:
+        schema = document.get("schema") if isinstance(document, Mapping) else None
+        if type(schema) is not int or schema != SCHEMA:
             raise ValueError(f"a recorded host should be an object with 'schema' {SCHEMA}")
         answers = document.get("answers")
         if not isinstance(answers, Mapping):
             raise ValueError("a recorded host should have 'answers', an object")
         unknown = sorted(set(answers) - set(_QUESTIONS))
         if unknown:
-            raise ValueError(f"a recorded host has answers to {unknown[0]!r}, which no probe asks")
+            raise ValueError(f"a recorded host has answers to {shortened(unknown[0])}, which no probe asks")
+        self.path: str | None = from_json_as(str | None, document.get("path"), "path")
+        """The place whose storage was asked about, ``None`` for the working directory."""
         self._answers = {question: _typed(question, answer) for question, answer in answers.items()}
         self.unused = {(question, None) for question in answers if question not in WITH_ARGUMENT}
         """Answers that nobody has asked for yet: the questions and their arguments."""
@@ -214,12 +210,19 @@ def _typed(question: str, answer: Any) -> Any:
     asked = vars(HostIO)[question]
     hint = typing.get_type_hints(asked.fget if isinstance(asked, property) else asked)["return"]
     if question not in WITH_ARGUMENT:
-        return None if answer is None else from_json_as(hint, answer, question)
+        typed = from_json_as(hint | None, answer, question)
+        return _hexadecimal(typed) if question == "windows_processors" else typed
     if not isinstance(answer, Mapping):
-        raise ValueError(f"{question} should be an object of answers, and is {answer!r}")
-    return {
-        each: None if item is None else from_json_as(hint, item, f"{question}.{each}") for each, item in answer.items()
-    }
+        raise ValueError(f"{question} should be an object of answers, and is {shortened(answer)}")
+    return {each: from_json_as(hint | None, item, f"{question}.{each}") for each, item in answer.items()}
+
+
+def _hexadecimal(text: str | None) -> str | None:
+    try:
+        bytes.fromhex(text or "")
+    except ValueError:
+        raise ValueError(f"windows_processors should be bytes in hexadecimal, and is {shortened(text)}") from None
+    return text
 
 
 SILENT: Mapping[str, Any] = {

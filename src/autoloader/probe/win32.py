@@ -7,7 +7,7 @@ Only :class:`RealHost` asks here, on Windows.
 import sys
 from typing import Any
 
-from .questions import WindowsMemory
+from .questions import WindowsJob, WindowsMemory
 
 _ALL_RELATIONS = 0xFFFF
 _MOST_GROUPS = 64
@@ -18,7 +18,7 @@ Source: GetDriveTypeW.
 """
 
 
-def _kernel() -> Any:
+def kernel32() -> Any:
     """
     Return kernel32 with the types of what is called; ``None`` on other systems.
     """
@@ -29,7 +29,38 @@ def _kernel() -> Any:
 
     kernel = ctypes.WinDLL("kernel32", use_last_error=True)
     size_of = ctypes.POINTER(ctypes.c_size_t)
+    bytes_of = ctypes.POINTER(ctypes.c_uint64)
     for name, result, arguments in (
+        ("CloseHandle", wintypes.BOOL, [wintypes.HANDLE]),
+        (
+            "CreateFileW",
+            wintypes.HANDLE,
+            [wintypes.LPCWSTR, *[wintypes.DWORD] * 2, ctypes.c_void_p, *[wintypes.DWORD] * 2, wintypes.HANDLE],
+        ),
+        (
+            "DeviceIoControl",
+            wintypes.BOOL,
+            [
+                *[wintypes.HANDLE, wintypes.DWORD, ctypes.c_void_p, wintypes.DWORD, ctypes.c_void_p, wintypes.DWORD],
+                *[ctypes.POINTER(wintypes.DWORD), ctypes.c_void_p],
+            ],
+        ),
+        ("GetDiskFreeSpaceExW", wintypes.BOOL, [wintypes.LPCWSTR, bytes_of, bytes_of, bytes_of]),
+        ("GetVolumeNameForVolumeMountPointW", wintypes.BOOL, [wintypes.LPCWSTR, wintypes.LPWSTR, wintypes.DWORD]),
+        (
+            "GetVolumeInformationW",
+            wintypes.BOOL,
+            [
+                *[wintypes.LPCWSTR, wintypes.LPWSTR, wintypes.DWORD, *[ctypes.POINTER(wintypes.DWORD)] * 3],
+                *[wintypes.LPWSTR, wintypes.DWORD],
+            ],
+        ),
+        (
+            "QueryInformationJobObject",
+            wintypes.BOOL,
+            [wintypes.HANDLE, ctypes.c_int, ctypes.c_void_p, wintypes.DWORD, ctypes.POINTER(wintypes.DWORD)],
+        ),
+        ("IsProcessInJob", wintypes.BOOL, [wintypes.HANDLE, wintypes.HANDLE, ctypes.POINTER(wintypes.BOOL)]),
         ("GetCurrentProcess", wintypes.HANDLE, []),
         ("GlobalMemoryStatusEx", wintypes.BOOL, [ctypes.c_void_p]),
         ("GetDriveTypeW", wintypes.UINT, [wintypes.LPCWSTR]),
@@ -55,7 +86,7 @@ def memory() -> WindowsMemory | None:
     """
     Return memory and commit limit, by GlobalMemoryStatusEx.
     """
-    kernel = _kernel()
+    kernel = kernel32()
     if kernel is None:
         return None
     import ctypes
@@ -72,7 +103,7 @@ def processors() -> bytes | None:
     """
     Return what GetLogicalProcessorInformationEx says of all relations, as :func:`parse_processors` reads it.
     """
-    kernel = _kernel()
+    kernel = kernel32()
     if kernel is None or sys.maxsize < 1 << 32:  # a Python of 32 bits gets masks of 32 bits
         return None
     import ctypes
@@ -92,7 +123,7 @@ def affinity() -> tuple[int, ...] | None:
 
     A process of several groups has a mask for each of its threads, and an empty one of its own.
     """
-    kernel = _kernel()
+    kernel = kernel32()
     if kernel is None:
         return None
     import ctypes
@@ -115,7 +146,7 @@ def drive_kind(path: str) -> str | None:
     """
     Return what kind of drive a path is on, by GetDriveTypeW of the volume that it is mounted from.
     """
-    kernel = _kernel()
+    kernel = kernel32()
     if kernel is None:
         return None
     import ctypes
@@ -124,3 +155,62 @@ def drive_kind(path: str) -> str | None:
     if not kernel.GetVolumePathNameW(path, root, len(root)):
         return None
     return DRIVE_KINDS.get(kernel.GetDriveTypeW(root.value))
+
+
+def version() -> str | None:
+    """
+    Return major, minor and build number, by RtlGetVersion, which tells all programs the same.
+    """
+    if sys.platform != "win32":
+        return None
+    import ctypes
+
+    ask = ctypes.WinDLL("ntdll").RtlGetVersion
+    ask.restype, ask.argtypes = ctypes.c_long, [ctypes.c_void_p]
+    # RTL_OSVERSIONINFOW: five numbers, of which the first is its size, and 128 characters.
+    found = (ctypes.c_uint32 * 69)(276)
+    return None if ask(found) else ".".join(str(number) for number in found[1:4])
+
+
+def processor_name() -> str | None:
+    """
+    Return the processor's brand text, which Windows reads at its start and keeps in the registry.
+    """
+    if sys.platform != "win32":
+        return None
+    import winreg
+
+    with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, r"HARDWARE\DESCRIPTION\System\CentralProcessor\0") as key:
+        name, _ = winreg.QueryValueEx(key, "ProcessorNameString")
+    return str(name).strip() or None
+
+
+_JOB_PARTS = (("limits", 9, 144), ("cpu_rate", 15, 8), ("accounting", 1, 48))
+"""
+What is asked of a job object, the number of each class of information, and its size on a system of 64 bits.
+"""
+
+
+def job() -> WindowsJob | None:
+    """
+    Return the limits of the innermost job object around this process, none outside of one.
+
+    Source: QueryInformationJobObject.
+    """
+    kernel = kernel32()
+    if kernel is None or sys.maxsize < 1 << 32:
+        return None
+    import ctypes
+    from ctypes import wintypes
+
+    inside = wintypes.BOOL(0)
+    if not kernel.IsProcessInJob(kernel.GetCurrentProcess(), None, ctypes.byref(inside)):
+        return None
+    if not inside.value:
+        return WindowsJob(limits="")
+    parts: dict[str, str] = {}
+    for name, number, size in _JOB_PARTS:
+        data = ctypes.create_string_buffer(size)
+        if kernel.QueryInformationJobObject(None, number, data, size, None):
+            parts[name] = data.raw.hex()
+    return WindowsJob(**parts) if "limits" in parts else None

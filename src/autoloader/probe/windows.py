@@ -9,21 +9,55 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ..facts import CpuFacts, HostFacts, MemoryFacts, NumaFacts, StorageFacts, StorageKind
+from ..facts import (
+    CpuFacts,
+    HostFacts,
+    LimitFacts,
+    MemoryFacts,
+    NumaFacts,
+    StorageFacts,
+    StorageKind,
+    SystemFacts,
+)
 from . import fallback
 from .accelerator import read_accelerator_by_nvml
 from .host_io import HostIO
 from .interpreter import read_python_cpu_count
-from .parse import tightest
+from .medium import REMOTE_NVME, VIRTUAL_DISKS
+from .parse import NO_LIMIT, tightest
+from .questions import WindowsJob, WindowsVolume
 from .readings import Readings
 
 _RELATIONS = {0: "core", 1: "node", 3: "package", 4: "group"}
 _GROUP_SIZE = 64
 
-DRIVES: dict[str, StorageKind] = {"remote": "network", "ramdisk": "memory"}
+DRIVES: dict[str, StorageKind] = {"remote": "network", "ramdisk": "memory", "cdrom": "optical"}
 """
 What a kind of drive says of its medium; of a fixed one, nothing.
 """
+
+_ISCSI, _VIRTUAL_BUSES, _NVME = 9, frozenset({14, 15}), 17
+_PHYSICAL_BUSES = frozenset({3, 10, 11, 12, 13, 17, 19})
+"""
+Buses on which the flag of seeks is the disk's own: ATA, SAS, SATA, SD, MMC, NVMe, UFS. Source: STORAGE_BUS_TYPE.
+"""
+
+_CPU_ENABLED, _CPU_HARD_CAP, _CPU_MIN_MAX = 1, 4, 16
+_ACTIVE_PROCESSES, _JOB_MEMORY = 0x8, 0x200
+
+
+class JobLimits(NamedTuple):
+    """
+    What a job object grants all its processes; infinite where it does not limit.
+    """
+
+    cpu_fraction: float = NO_LIMIT
+    """Share of all CPUs, 0 to 1."""
+    memory: float = NO_LIMIT
+    """Committed bytes."""
+    memory_left: float = NO_LIMIT
+    """What was left of them when most were used."""
+    processes_left: float = NO_LIMIT
 
 
 class Relation(NamedTuple):
@@ -46,12 +80,15 @@ def collect(io: HostIO, path: str | None = None) -> HostFacts:
         path: The place whose storage is asked about; the working directory without one.
     """
     facts = fallback.collect(io, path)
-    relations = parse_processors(bytes.fromhex(io.windows_processors() or ""))
+    relations = parse_processors(_from_hex(io.windows_processors()))
+    job = parse_job(io.windows_job())
     return facts._replace(
-        cpu=_read_cpu(facts.cpu, relations, io),
+        system=_with_version(facts.system, io),
+        cpu=_read_cpu(facts.cpu, relations, job, io),
         numa=_read_numa(relations),
-        memory=_read_memory(facts.memory, io),
-        storage=_with_drive(facts.storage, io),
+        memory=_read_memory(facts.memory, job, io),
+        limits=_with_processes(facts.limits, job),
+        storage=_with_volume(facts.storage, io),
         accelerator=read_accelerator_by_nvml(io),
     )
 
@@ -61,7 +98,7 @@ def collect_memory(io: HostIO) -> HostFacts:
     Read only memory and limits on files.
     """
     facts = fallback.collect_memory(io)
-    return facts._replace(memory=_read_memory(facts.memory, io))
+    return facts._replace(memory=_read_memory(facts.memory, parse_job(io.windows_job()), io))
 
 
 def parse_processors(data: bytes) -> tuple[Relation, ...]:
@@ -103,10 +140,59 @@ def _bits(mask: int, group: int) -> tuple[int, ...]:
     return tuple(_GROUP_SIZE * group + bit for bit in range(_GROUP_SIZE) if mask >> bit & 1)
 
 
-def _read_cpu(cpu: CpuFacts, relations: tuple[Relation, ...], io: HostIO) -> CpuFacts:
+def parse_job(job: WindowsJob | None) -> JobLimits | None:
+    """
+    Return the limits of a job object; none where there is no job, or its structures are cut off.
+
+    Source: JOBOBJECT_EXTENDED_LIMIT_INFORMATION, JOBOBJECT_CPU_RATE_CONTROL_INFORMATION,
+    JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, on a system of 64 bits.
+    """
+    if job is None:
+        return None
+    limits, rates, counts = (_from_hex(part) for part in (job.limits, job.cpu_rate, job.accounting))
+    found = JobLimits()
+    if len(limits) >= 144:
+        flags, processes = struct.unpack_from("<I", limits, 16)[0], struct.unpack_from("<I", limits, 40)[0]
+        memory, peak = struct.unpack_from("<Q", limits, 120)[0], struct.unpack_from("<Q", limits, 136)[0]
+        if flags & _JOB_MEMORY:
+            found = found._replace(memory=float(memory), memory_left=float(max(0, memory - peak)))
+        if flags & _ACTIVE_PROCESSES:
+            active = struct.unpack_from("<I", counts, 40)[0] if len(counts) >= 48 else 1
+            found = found._replace(processes_left=float(max(0, processes - active)))
+    if len(rates) >= 8:
+        flags, rate, _, most = *struct.unpack_from("<II", rates), *struct.unpack_from("<HH", rates, 4)
+        if flags & _CPU_ENABLED and flags & (_CPU_HARD_CAP | _CPU_MIN_MAX):
+            found = found._replace(cpu_fraction=(most if flags & _CPU_MIN_MAX else rate) / 10_000)
+    return found
+
+
+def _from_hex(text: str | None) -> bytes:
+    """
+    Return bytes that were written in hexadecimal; none where it is something else.
+    """
+    try:
+        return bytes.fromhex(text or "")
+    except ValueError:
+        return b""
+
+
+def _with_version(system: SystemFacts, io: HostIO) -> SystemFacts:
+    readings, version = Readings(), io.windows_version()
+    readings.put("distribution", version and f"Windows {version}", "RtlGetVersion")
+    return readings.extend(system)
+
+
+def _with_processes(limits: LimitFacts, job: JobLimits | None) -> LimitFacts:
+    readings = Readings()
+    readings.put("pids_headroom", job and job.processes_left, "QueryInformationJobObject")
+    return readings.extend(limits)
+
+
+def _read_cpu(cpu: CpuFacts, relations: tuple[Relation, ...], job: JobLimits | None, io: HostIO) -> CpuFacts:
     readings, source = Readings(), "GetLogicalProcessorInformationEx"
     cores = [each for each in relations if each.kind == "core"]
     logical = sum(len(each.cpus) for each in relations if each.kind == "group") or cpu.logical
+    readings.put("model", io.windows_processor_name(), "the registry's ProcessorNameString")
     readings.put("logical", logical, source)
     readings.put("physical", len(cores) or None, source)
     readings.put("sockets", sum(each.kind == "package" for each in relations) or None, source)
@@ -120,7 +206,9 @@ def _read_cpu(cpu: CpuFacts, relations: tuple[Relation, ...], io: HostIO) -> Cpu
     readings.put("affinity_now", affinity, "GetProcessAffinityMask")
     own, _ = read_python_cpu_count(io)
     mask = None if affinity is None else len(affinity)
-    bound = tightest({"logical": logical, "affinity": mask, "python_cpu_count": own})
+    quota = None if job is None else job.cpu_fraction * (logical or 1)
+    readings.put("quota_cpus", quota, "QueryInformationJobObject")
+    bound = tightest({"logical": logical, "affinity": mask, "quota_cpus": quota, "python_cpu_count": own})
     if bound is not None:
         readings.put("usable_cpus", float(bound[0]), f"the smallest of the limits: {bound[1]}")
         readings.put("bound_by", bound[1], "the smallest of the limits")
@@ -135,27 +223,70 @@ def _read_numa(relations: tuple[Relation, ...]) -> NumaFacts:
     return readings.build(NumaFacts)
 
 
-def _read_memory(memory: MemoryFacts, io: HostIO) -> MemoryFacts:
+def _read_memory(memory: MemoryFacts, job: JobLimits | None, io: HostIO) -> MemoryFacts:
     """
     Read memory, and what may still be promised to processes: Windows keeps a place for all that is allocated.
     """
     readings, source = Readings(), "GlobalMemoryStatusEx"
     found = io.windows_memory()
-    if found is None:
-        return memory
-    readings.put("total_bytes", found.total, source)
-    readings.put("available_bytes", found.available, source)
-    readings.put("commit_limit_bytes", found.commit_limit, source)
-    readings.put("commit_headroom_bytes", found.commit_available, source)
-    bound = tightest({"available_bytes": found.available, "commit_headroom_bytes": found.commit_available})
-    if bound is not None:
-        readings.put("headroom_bytes", float(bound[0]), source)
-        readings.put("bound_by", bound[1], source)
+    if job is not None:
+        readings.put("job_limit_bytes", job.memory, "QueryInformationJobObject")
+        readings.put("job_headroom_bytes", job.memory_left, "QueryInformationJobObject")
+    available = memory.available_bytes
+    if found is not None:
+        available = found.available
+        readings.put("total_bytes", found.total, source)
+        readings.put("available_bytes", found.available, source)
+        readings.put("commit_limit_bytes", found.commit_limit, source)
+        readings.put("commit_headroom_bytes", found.commit_available, source)
+    commit = None if found is None else found.commit_available
+    limits = {
+        "available_bytes": available,
+        "commit_headroom_bytes": commit,
+        "job_headroom_bytes": job and job.memory_left,
+    }
+    known = [(size, name) for name, size in limits.items() if size is not None and size < NO_LIMIT]
+    if known and (found is not None or job is not None):
+        least, name = min(known, key=lambda pair: pair[0])
+        readings.put("headroom_bytes", float(least), f"the smallest: {name}")
+        readings.put("bound_by", name, "the smallest")
     return readings.extend(memory)
 
 
-def _with_drive(storage: StorageFacts, io: HostIO) -> StorageFacts:
+def _with_volume(storage: StorageFacts, io: HostIO) -> StorageFacts:
+    """
+    Add what Windows says of drive, volume and device; a network drive is not asked, as it may never answer.
+    """
     readings = Readings()
     drive = None if storage.path is None else io.drive_kind(storage.path)
-    readings.put("kind", drive and DRIVES.get(drive, "unknown"), "GetDriveTypeW")
+    if storage.path is None or drive is None:
+        return storage
+    volume = WindowsVolume() if drive == "remote" else io.windows_volume(storage.path) or WindowsVolume()
+    readings.put("mount_point", volume.mount_point, "GetVolumePathNameW")
+    readings.put("filesystem", volume.filesystem, "GetVolumeInformationW")
+    readings.put("size_bytes", volume.total, "GetDiskFreeSpaceExW")
+    readings.put("free_bytes", volume.free, "GetDiskFreeSpaceExW")
+    kind, is_certain = (DRIVES[drive], True) if drive in DRIVES else _disk_kind(volume)
+    source = "GetDriveTypeW" if drive in DRIVES else "IOCTL_STORAGE_QUERY_PROPERTY"
+    readings.put("kind", kind, source)
+    readings.put("confidence", "high" if is_certain else "low", source)
     return readings.extend(storage)
+
+
+def _disk_kind(volume: WindowsVolume) -> tuple[StorageKind, bool]:
+    """
+    Return the kind of a disk by its bus, its name, and whether it says that seeking costs time, and how certain it is.
+
+    A disk that takes TRIM has flash where nothing is said of seeks; behind RAID and USB both may be made up.
+    """
+    name = (volume.product or "").upper()
+    if volume.bus in _VIRTUAL_BUSES or any(word in name for word in VIRTUAL_DISKS):
+        return "virtual", False
+    if volume.bus == _ISCSI:
+        return "network", True
+    if volume.bus == _NVME:
+        return ("virtual", False) if name.startswith(REMOTE_NVME) else ("nvme", True)
+    is_certain = volume.bus in _PHYSICAL_BUSES
+    if volume.seek_penalty is not None:
+        return ("hdd" if volume.seek_penalty else "ssd"), is_certain
+    return ("ssd", False) if volume.trim else ("unknown", False)

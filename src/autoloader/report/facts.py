@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..facts import HostFacts
-from ..records import NO_LIMIT, field_names, is_record, number_text
+from ..records import NO_LIMIT, field_names, is_record, number_text, printable
 
 UNKNOWN = "unknown"
 
@@ -18,7 +18,7 @@ Facts that are numbers of CPUs, long on large machines.
 
 def render_facts(facts: HostFacts) -> str:
     """
-    Return one line for each group of facts.
+    Return one line for each group of facts; control characters and line ends in them are escaped.
     """
     lines = {
         "system": _system(facts),
@@ -35,12 +35,14 @@ def render_facts(facts: HostFacts) -> str:
         "start methods": _start_methods(facts),
         "job": _job(facts),
     }
-    return "\n".join(f"{name:<13}  {text}" for name, text in lines.items())
+    return "\n".join(f"{name:<13}  {printable(text, None)}" for name, text in lines.items())
 
 
 def render_every_fact(facts: HostFacts) -> str:
     """
     Return each fact that is known, a line each, with where it was read, and at the end the names of the others.
+
+    Control characters and line ends in facts are escaped.
     """
     lines, unknown = [], []
     for group in field_names(facts):
@@ -49,7 +51,7 @@ def render_every_fact(facts: HostFacts) -> str:
         for name in (name for name in field_names(record) if name != "sources") if is_record(record) else ():
             value = getattr(record, name)
             if name in sources:
-                lines.append(f"{f'{group}.{name}':<40}  {_value(name, value)}  [{sources[name]}]")
+                lines.append(printable(f"{f'{group}.{name}':<40}  {_value(name, value)}  [{sources[name]}]", None))
             elif value is None or value == ():
                 unknown.append(f"{group}.{name}")
     return "\n".join([*lines, "", f"not known here: {', '.join(unknown) or 'nothing'}"])
