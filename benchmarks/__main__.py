@@ -1,0 +1,98 @@
+"""
+``python -m benchmarks``: autoloader's settings beside the best that trying finds, and beside its peers'.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from . import peers, report, workloads
+from .child import Job
+from .measure import QUICK, Effort, Measured, measure, runner
+
+QUICK_SECONDS = 14 * 60
+"""
+A quick run starts no workload that is not likely to end by then.
+"""
+
+
+def measure_workload(workload: workloads.Workload, effort: Effort, seed: int | None, folder: Path) -> Measured:
+    """
+    Make the workload's files, and screen and score it.
+    """
+    batches = workload.quick_batches if effort.is_quick else workload.batches
+    samples = batches * workload.batch_size
+    workload.make_dataset(samples, folder)
+    job = Job(workload=workload.name, seed=seed, batches=batches, maker="torch", settings={}, folder=str(folder))
+    run = runner(job, samples * workload.epochs, effort.timeout_seconds)
+    return measure(workload.name, run, effort, workload.epochs, peers.read_facts())
+
+
+def measure_all(
+    chosen: Sequence[workloads.Workload], effort: Effort, seed: int | None, keep: Callable[[list[Measured]], None]
+) -> tuple[list[Measured], list[str]]:
+    """
+    Return what was measured, and the names of those that a quick run had no time for.
+
+    What there is is given to *keep* after each workload, so that an interrupted run loses only the last one.
+    """
+    begun, longest = time.monotonic(), 0.0
+    found: list[Measured] = []
+    left_out: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for workload in chosen:
+            started = time.monotonic()
+            if effort.is_quick and started - begun + longest > QUICK_SECONDS:
+                left_out.append(workload.name)
+                continue
+            found.append(measure_workload(workload, effort, seed, Path(folder)))
+            keep(found)
+            took = time.monotonic() - started
+            longest = max(longest, took)
+            print(f"{workload.name}: {took:.0f} s", file=sys.stderr)
+    return found, left_out
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """
+    Return the options of the command line.
+    """
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="under 15 minutes: fewer batches, counts and rounds")
+    parser.add_argument("--only", metavar="NAME", action="append", help="only this workload; may be given again")
+    parser.add_argument("--seed", type=int, metavar="N", help="add three unseen workloads drawn from N")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all raw numbers")
+    options = parser.parse_args(argv)
+    try:
+        names = [workloads.find(name, options.seed) for name in options.only or ()]
+    except ValueError as error:
+        parser.error(str(error))
+    drawn = () if options.seed is None else workloads.unseen(options.seed)
+    options.chosen = names or [*drawn, *workloads.WORKLOADS]
+    return options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """
+    Measure, and print the table; 1 where a scored run failed.
+    """
+    options = parse_arguments(argv)
+    effort = QUICK if options.quick else Effort()
+
+    def keep(found: list[Measured], left_out: Sequence[str] = ()) -> None:
+        if options.json:
+            told = report.as_json(found, effort, peers.read_facts(), options.seed, left_out)
+            options.json.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+
+    found, left_out = measure_all(options.chosen, effort, options.seed, keep)
+    keep(found, left_out)
+    print(report.render(found, effort, left_out))
+    return 1 if any(each.errors() for each in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

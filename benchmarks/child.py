@@ -1,0 +1,76 @@
+"""
+One run in this process: ``python -m benchmarks.child '<JSON of a Job>'`` prints one line of JSON.
+
+The clock runs from before the loader is made until the last batch of the last epoch has been taken, so that choosing
+and starting count; making the dataset and its files, importing and ending do not.
+"""
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """
+    What one run loads, and with which settings.
+    """
+
+    workload: str
+    """Its name."""
+    seed: int | None
+    """Seed of the unseen workloads; ``None`` where there are none."""
+    batches: int
+    """Batches an epoch."""
+    maker: str
+    """Who makes the loader, see :func:`benchmarks.peers.make_loader`."""
+    settings: dict[str, Any]
+    """Arguments for the DataLoader."""
+    folder: str
+    """Where the workload's files are kept."""
+
+
+def run(job: Job) -> dict[str, Any]:
+    """
+    Return the seconds of all epochs and of the first batch, the samples and their numbers' sum, and the workers.
+    """
+    import torch
+
+    from . import peers, workloads
+
+    workload = workloads.find(job.workload, job.seed)
+    dataset = workload.make_dataset(job.batches * workload.batch_size, Path(job.folder))
+    consume = workload.consumer()
+    torch.manual_seed(workloads.SEED)
+    first, samples, total = None, 0, 0
+    import autoloader.loader  # noqa: F401 (so that no run times an import)
+
+    begun = time.perf_counter()
+    loader = peers.make_loader(job.maker, dataset, dict(workload.loader_arguments), job.settings)
+    for _ in range(workload.epochs):
+        for batch in loader:
+            first = time.perf_counter() - begun if first is None else first
+            samples, total = samples + len(batch[1]), total + int(batch[1].sum())
+            consume(batch)
+    wall = time.perf_counter() - begun
+    workers = loader.num_workers
+    if job.maker == peers.OURS:
+        loader.close()
+    counted = {"epochs": workload.epochs, "samples": samples, "sum": total}
+    return {"wall_seconds": wall, "first_seconds": first, "workers": workers, **counted}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """
+    Run the job in the first argument.
+    """
+    (text,) = sys.argv[1:] if argv is None else argv
+    print(json.dumps(run(Job(**json.loads(text)))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,292 @@
+"""
+Finds good settings by trying, and then measures them beside autoloader and its peers.
+
+Each run is a process of its own. *Screening* tries numbers of workers, and then prefetching and persistence at the best
+of them, once each; nothing of it is scored. *Scoring* runs the best again beside the peers, in rounds whose order is
+drawn anew, with a control: the best of the screening once more. Settings that are the same share their runs, so that
+their ratio is one as it should be. The best setting is the one with the least median of the scored rounds; being chosen
+from these very rounds, it has luck on its side, against ours.
+"""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from . import peers
+from .child import Job
+from .paired import Median, median_with_interval, paired_ratios
+
+CONTROL = "control"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """
+    One choice of settings, and who makes the loader with it.
+    """
+
+    maker: str
+    """See :func:`benchmarks.peers.make_loader`."""
+    settings: Mapping[str, Any]
+    """Arguments for the DataLoader; empty where the maker chooses."""
+
+    @property
+    def key(self) -> str:
+        """
+        Return the same text for settings that are the same to torch, and a short one to read.
+        """
+        if self.maker != "torch":
+            return self.maker
+        workers = self.settings.get("num_workers", 0)
+        prefetched = self.settings.get("prefetch_factor", 2)
+        stays = self.settings.get("persistent_workers", False)
+        return f"{workers}w" + (f" prefetch {prefetched}" + (" persistent" if stays else "") if workers else "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """
+    What one run took, or why there is no result.
+    """
+
+    wall_seconds: float = float("inf")
+    """From before the loader is made until the last batch was taken; infinite where the run failed."""
+    first_seconds: float | None = None
+    """From the same moment until the first batch."""
+    workers: int | None = None
+    """Worker processes that the loader had."""
+    error: str | None = None
+    """Why the run failed; ``None`` where it did not."""
+
+
+Runner = Callable[[Setting], Run]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Effort:
+    """
+    How much is tried.
+    """
+
+    counts: tuple[int, ...] = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+    """Numbers of workers that are screened."""
+    refined: int = 3
+    """How many of them, the best, are tried with other prefetching and persistence."""
+    finalists: int = 5
+    """How many settings of the screening are scored."""
+    rounds: int = 7
+    """Runs of each scored setting."""
+    timeout_seconds: float = 300.0
+    """When a run is ended."""
+    is_quick: bool = False
+    """Whether each epoch has the workload's *quick_batches*."""
+
+
+QUICK = Effort(counts=(0, 2, 4, 8), refined=1, finalists=2, rounds=3, timeout_seconds=30.0, is_quick=True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """
+    All runs of one workload.
+    """
+
+    workload: str
+    """Its name."""
+    screening: Mapping[str, Run]
+    """One run for each setting tried, by its key."""
+    rounds: Mapping[str, tuple[Run, ...]]
+    """The runs of each scored setting by key, one a round, and of the control."""
+    finalists: tuple[str, ...]
+    """Keys of the best of the screening, best first."""
+    peers: Mapping[str, str]
+    """The key of each peer's setting."""
+
+    @property
+    def best(self) -> str:
+        """
+        Return the key of the finalist with the least median in the scored rounds.
+        """
+        return min(self.finalists, key=lambda key: statistics.median(self.seconds(key)))
+
+    def seconds(self, key: str) -> list[float]:
+        """
+        Return the wall seconds of the setting *key* in each round; infinite where a run failed.
+        """
+        return [run.wall_seconds for run in self.rounds[key]]
+
+    def ratio(self, key: str) -> Median | None:
+        """
+        Return the best setting's seconds by those of *key*, paired by round; ``None`` where a run of either failed.
+        """
+        if key == CONTROL:
+            return self._ratio(self.finalists[0], CONTROL)
+        return self._ratio(self.best, key)
+
+    def _ratio(self, above: str, below: str) -> Median | None:
+        if any(run.error for run in (*self.rounds[above], *self.rounds[below])):
+            return None
+        return median_with_interval(paired_ratios(self.seconds(above), self.seconds(below)))
+
+    def errors(self) -> list[str]:
+        """
+        Return what went wrong in scored runs.
+        """
+        return [
+            f"{self.workload}, {key}: {run.error}" for key, runs in self.rounds.items() for run in runs if run.error
+        ]
+
+
+def plain(num_workers: int, **settings: Any) -> Setting:
+    """
+    Return a plain DataLoader's setting.
+    """
+    return Setting(maker="torch", settings={"num_workers": num_workers, **settings})
+
+
+def screen(run: Runner, effort: Effort, epochs: int) -> tuple[dict[str, Run], list[Setting]]:
+    """
+    Try settings once each, and return all runs by key and the finalists, best first.
+
+    Persistence is tried only where there is a second epoch: it changes nothing before.
+
+    Raises:
+        ValueError: No run succeeded.
+    """
+    tried: dict[str, tuple[Setting, Run]] = {}
+    for count in effort.counts:
+        setting = plain(count)
+        tried[setting.key] = setting, run(setting)
+    for best in ranked(tried.values())[: effort.refined]:
+        for other in refinements(best, epochs):
+            if other.key not in tried:
+                tried[other.key] = other, run(other)
+    finalists = ranked(tried.values())[: effort.finalists]
+    if not finalists:
+        reasons = "; ".join(f"{key}: {result.error}" for key, (_, result) in tried.items())
+        raise ValueError(f"No screened setting ran: {reasons}. Mend the workload.")
+    return {key: result for key, (_, result) in tried.items()}, finalists
+
+
+def ranked(tried: Iterable[tuple[Setting, Run]]) -> list[Setting]:
+    """
+    Return the settings whose runs succeeded, the fastest first.
+    """
+    good = [(setting, result) for setting, result in tried if result.error is None]
+    return [setting for setting, _ in sorted(good, key=lambda pair: pair[1].wall_seconds)]
+
+
+def refinements(setting: Setting, epochs: int) -> list[Setting]:
+    """
+    Return *setting* with each prefetching and persistence, none without workers.
+    """
+    workers = setting.settings["num_workers"]
+    if workers == 0:
+        return []
+    stays = (False, True) if epochs > 1 else (False,)
+    return [plain(workers, prefetch_factor=each, persistent_workers=stay) for each in (2, 4) for stay in stays]
+
+
+def peer_settings(facts: peers.Facts) -> dict[str, Setting]:
+    """
+    Return each peer's setting; policy and auto_loader choose theirs in the run.
+    """
+    ruled = {name: Setting(maker="torch", settings=rule(None, 0, facts)) for name, rule in peers.RULES.items()}
+    return {**ruled, **{name: Setting(maker=name, settings={}) for name in (peers.POLICY, peers.OURS)}}
+
+
+def score(run: Runner, settings: Iterable[Setting], control: Setting, rounds: int, seed: str) -> dict[str, list[Run]]:
+    """
+    Return the runs of each distinct setting and of the control, round by round, each round in an order of its own.
+    """
+    distinct = {setting.key: setting for setting in settings} | {CONTROL: control}
+    order, drawn = list(distinct), random.Random(seed)
+    runs: dict[str, list[Run]] = {key: [] for key in distinct}
+    for _ in range(rounds):
+        drawn.shuffle(order)
+        for key in order:
+            runs[key].append(run(distinct[key]))
+    return runs
+
+
+def measure(name: str, run: Runner, effort: Effort, epochs: int, facts: peers.Facts) -> Measured:
+    """
+    Screen and score one workload.
+    """
+    screening, finalists = screen(run, effort, epochs)
+    theirs = peer_settings(facts)
+    runs = score(run, [*finalists, *theirs.values()], finalists[0], effort.rounds, name)
+    return Measured(
+        workload=name,
+        screening=screening,
+        rounds={key: tuple(each) for key, each in runs.items()},
+        finalists=tuple(setting.key for setting in finalists),
+        peers={peer: setting.key for peer, setting in theirs.items()},
+    )
+
+
+def runner(job: Job, samples: int, timeout_seconds: float) -> Runner:
+    """
+    Return what runs *job* with a setting in a process of its own.
+
+    Args:
+        job: The workload; its maker and settings are replaced.
+        samples: What all epochs of a run must yield; the sum of their numbers is checked, too.
+        timeout_seconds: When a run and its workers are ended.
+    """
+    fields = asdict(job)
+
+    def run(setting: Setting) -> Run:
+        asked = json.dumps({**fields, "maker": setting.maker, "settings": dict(setting.settings)})
+        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.child", asked]
+        status, printed, told = _finish(command, timeout_seconds)
+        if status is None:
+            return Run(error=f"ran longer than {timeout_seconds:g} s")
+        if status != 0:
+            return Run(error=f"exit status {status}: {told.strip().splitlines()[-1:]}")
+        return parse_run(printed, samples, job.batches)
+
+    return run
+
+
+def parse_run(printed: str, samples: int, batches: int) -> Run:
+    """
+    Return the run that a child's last line tells, an error where it lost or doubled a sample.
+    """
+    found = json.loads(printed.strip().splitlines()[-1])
+    epochs = found["epochs"]
+    each = samples // epochs
+    wanted = (samples, epochs * (each * (each - 1) // 2))
+    if (found["samples"], found["sum"]) != wanted:
+        got = (found["samples"], found["sum"])
+        return Run(error=f"samples and the sum of their numbers are {got}, not {wanted} ({batches} batches an epoch)")
+    return Run(**{name: found[name] for name in ("wall_seconds", "first_seconds", "workers")})
+
+
+def _finish(command: list[str], timeout_seconds: float) -> tuple[int | None, str, str]:
+    """
+    Return the exit status, ``None`` after the time-out, and what was printed; the workers end with the command.
+    """
+    root = Path(__file__).parent.parent
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=root, start_new_session=True, **pipes) as process:
+        try:
+            printed, told = process.communicate(timeout=timeout_seconds)
+        except subprocess.TimeoutExpired:
+            if sys.platform == "win32":
+                process.kill()
+            else:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            return None, "", ""
+        return process.returncode, printed, told

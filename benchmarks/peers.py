@@ -1,0 +1,142 @@
+"""
+Settings by rule, as documents and frameworks give them, beside autoloader's own.
+
+Each peer is a function of a dataset, a batch size and :class:`Facts`, and returns the arguments for a DataLoader. The
+documents, as read in November 2026:
+
+- torch: the documentation of ``torch.utils.data.DataLoader`` (``num_workers=0``).
+- tutorial: pytorch.org's "Transfer Learning for Computer Vision Tutorial" (``num_workers=4``).
+- cpu-count: learnpytorch.io's ``data_setup.py`` (``NUM_WORKERS = os.cpu_count()``), which many copied.
+- lightning: the warning "does not have many workers", ``_worker_check`` in
+  ``lightning/pytorch/trainer/connectors/data_connector.py``, and ``suggested_max_num_workers`` in
+  ``lightning/fabric/utilities/data.py``, of Lightning 2.6.
+- table: what blog posts repeat, none of them first: no workers on Windows, else the smaller of four and the CPUs, and
+  ``prefetch_factor=4``; a published one is ``config.py`` of s10bhavesh/faceSimilarity-FaceNet-PyTorch on GitHub (0
+  on Windows, else 4).
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Peer = Callable[[Any, int, "Facts"], dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """
+    What the rules ask of the machine.
+    """
+
+    cpus: int
+    """What ``os.cpu_count()`` says; 1 or more."""
+    usable_cpus: int
+    """CPUs in the process's mask, all where the system has no masks; 1 or more."""
+    platform: str
+    """What ``sys.platform`` says."""
+    devices: int = 1
+    """Accelerators that the training uses, each with a process of its own; 1 or more."""
+
+
+def read_facts() -> Facts:
+    """
+    Return the facts of this machine.
+    """
+    cpus = os.cpu_count() or 1
+    usable = len(os.sched_getaffinity(0)) if sys.platform == "linux" else cpus
+    return Facts(cpus=cpus, usable_cpus=usable, platform=sys.platform)
+
+
+def torch_default(_dataset: Any, _batch_size: int, _facts: Facts) -> dict[str, Any]:
+    """
+    Return nothing: what torch does when it is not told otherwise.
+    """
+    return {}
+
+
+def four_workers(_dataset: Any, _batch_size: int, _facts: Facts) -> dict[str, Any]:
+    """
+    Return the four workers of torch's tutorials.
+    """
+    return {"num_workers": 4}
+
+
+def cpu_count(_dataset: Any, _batch_size: int, facts: Facts) -> dict[str, Any]:
+    """
+    Return a worker for each CPU of the machine.
+    """
+    return {"num_workers": facts.cpus}
+
+
+def lightning(_dataset: Any, _batch_size: int, facts: Facts) -> dict[str, Any]:
+    """
+    Return what a user has who does what Lightning's warnings suggest, one after the other.
+
+    Lightning warns of few workers only where its suggestion is above one, and then suggests the usable CPUs for each
+    device less one; where workers are spawned (torch's default on Windows and macOS) it suggests persistent workers.
+    """
+    suggested = max(1, facts.usable_cpus // facts.devices - 1)
+    if suggested == 1:
+        return {}
+    spawns = facts.platform in {"win32", "darwin"}
+    return {"num_workers": suggested, **({"persistent_workers": True} if spawns else {})}
+
+
+def fixed_table(_dataset: Any, _batch_size: int, facts: Facts) -> dict[str, Any]:
+    """
+    Return the table of the blog posts.
+    """
+    if facts.platform == "win32":
+        return {"num_workers": 0}
+    return {"num_workers": min(4, facts.cpus), "prefetch_factor": 4}
+
+
+def policy_alone(dataset: Any, batch_size: int, _facts: Facts) -> dict[str, Any]:
+    """
+    Return what autoloader chooses, for a plain DataLoader.
+    """
+    from autoloader import plan_loader
+
+    return plan_loader(dataset, batch_size).as_kwargs()
+
+
+RULES: dict[str, Peer] = {
+    "torch": torch_default,
+    "tutorial": four_workers,
+    "cpu-count": cpu_count,
+    "lightning": lightning,
+    "table": fixed_table,
+}
+"""
+Peers whose settings follow from the facts alone.
+"""
+
+POLICY, OURS = "policy", "auto_loader"
+"""
+Policy alone, and auto_loader as it comes: both choose in the run that is timed.
+"""
+
+PEERS = (*RULES, POLICY, OURS)
+
+
+def make_loader(maker: str, dataset: Any, arguments: dict[str, Any], settings: dict[str, Any]) -> Any:
+    """
+    Return a loader of *dataset*.
+
+    Args:
+        maker: ``torch`` for a DataLoader with *settings*, or :data:`POLICY` or :data:`OURS`, which choose their own.
+        dataset: What is loaded.
+        arguments: The workload's own: ``batch_size``, ``shuffle`` and so on.
+        settings: The chosen ones.
+    """
+    from torch.utils.data import DataLoader
+
+    if maker == OURS:
+        from autoloader import auto_loader
+
+        return auto_loader(dataset, **arguments)
+    if maker == POLICY:
+        settings = policy_alone(dataset, arguments["batch_size"], read_facts())
+    return DataLoader(dataset, **arguments, **settings)
