@@ -58,6 +58,7 @@ def test_find_of_an_unknown_name_tells_the_known_ones() -> None:
     assert workloads.find("unseen-7-1", 7).name == "unseen-7-1"
 
 
+@pytest.mark.slow_spawn
 @pytest.mark.parametrize("maker", ["torch", peers.POLICY, peers.OURS])
 @pytest.mark.real_host
 def test_child_counts_all_samples_of_all_epochs(maker: str, tmp_path: Path) -> None:

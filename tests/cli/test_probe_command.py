@@ -31,6 +31,9 @@ def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
 
 
+NEEDS_SHELL = pytest.mark.skipif(sys.platform == "win32", reason="closes and leads streams by a shell of Unix")
+
+
 def shell(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """
     Run the command line with streams that a shell has closed or led elsewhere.
@@ -279,6 +282,7 @@ def test_path_that_is_there_has_no_remark(tmp_path: Path, capsys: pytest.Capture
 # Streams
 
 
+@NEEDS_SHELL
 @ON_FULL
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
 def test_stderr_that_takes_nothing_changes_nothing(redirection: str, tmp_path: Path) -> None:
@@ -293,6 +297,7 @@ def test_stderr_that_takes_nothing_changes_nothing(redirection: str, tmp_path: P
     assert shell(redirection, "--nope").returncode == 2
 
 
+@NEEDS_SHELL
 @ON_FULL
 @pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
 def test_check_without_stderr_prints_its_document_only(redirection: str) -> None:
@@ -304,6 +309,7 @@ def test_check_without_stderr_prints_its_document_only(redirection: str) -> None
     assert (result.returncode, json.loads(result.stdout)["files"]) == (0, 1)
 
 
+@NEEDS_SHELL
 @ON_FULL
 @pytest.mark.parametrize("arguments", [(), ("--json",)])
 def test_full_stdout_is_one_error(arguments: tuple[str, ...]) -> None:

@@ -332,6 +332,11 @@ FOUR = (0, 1, 2, 3)
             id="moved-elsewhere",
         ),
         pytest.param(
+            {"mask": (4,), "mask_at_import": FOUR, "environment": {"GOMP_CPU_AFFINITY": "4"}},
+            (FOUR, "sched_getaffinity before torch was loaded", "GOMP_CPU_AFFINITY"),
+            id="moved-elsewhere-by-gnus-own-variable",
+        ),
+        pytest.param(
             {"mask": (0,), "cpus": 4, "environment": BOUND},
             ((0,), "sched_getaffinity", "OMP_PLACES"),
             id="torch-came-first",

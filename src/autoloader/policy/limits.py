@@ -3,6 +3,7 @@ Budgets: how many workers the CPUs, memory, shared memory, files and processes o
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ..facts import HostFacts
 from ..plan import Limit, LoaderRequest
@@ -64,34 +65,67 @@ _CPU_RULES = {
 }
 
 
+class Share(NamedTuple):
+    """
+    The CPUs of one rank: a limit, and how many ranks share it.
+    """
+
+    limit: float
+    name: str
+    """The field of the facts that the limit stands in."""
+    ranks: int
+
+    @property
+    def cpus(self) -> float:
+        """
+        Return the CPUs of one rank.
+        """
+        return self.limit / self.ranks
+
+
+def share_of_rank(facts: HostFacts) -> Share:
+    """
+    Return the limit on CPUs that leaves this rank the fewest; an unknown host counts as one CPU.
+
+    A batch system that bound each rank to CPUs of its own leaves masks so small that all ranks' fit side by side on
+    the CPUs of their control group. Those masks are not divided again, and neither is what the user allows a process;
+    a quota, and what a batch system allots, are shared all the same.
+    """
+    cpu, ranks = facts.cpu, facts.job.local_world_size or 1
+    if cpu.usable_cpus is None or cpu.usable_cpus == NO_LIMIT:
+        return Share(1.0, cpu.bound_by or "", ranks)
+    room = cpu.logical if cpu.cpuset is None else len(cpu.cpuset)
+    if ranks == 1 or cpu.affinity is None or room is None or len(cpu.affinity) * ranks > room:
+        return Share(cpu.usable_cpus, cpu.bound_by or "", ranks)
+    shares = [Share(float(len(cpu.affinity)), "affinity", 1)]
+    shares += [Share(limit, "python_cpu_count", 1) for limit in (cpu.python_cpu_count,) if limit]
+    shared = {"quota_cpus": cpu.quota_cpus, "scheduler_cpus": cpu.scheduler_cpus}
+    shares += [Share(limit, name, ranks) for name, limit in shared.items() if limit and limit != NO_LIMIT]
+    return min(shares, key=lambda share: share.cpus)
+
+
 def ranks_sharing(facts: HostFacts) -> int:
     """
     Return how many ranks share the CPUs that this one sees.
-
-    A batch system that bound each rank to CPUs of its own leaves masks so small that all ranks' fit side by side
-    on the CPUs of their control group; those are not divided again.
     """
-    ranks, cpu = facts.job.local_world_size or 1, facts.cpu
-    room = cpu.logical if cpu.cpuset is None else len(cpu.cpuset)
-    is_bound = cpu.affinity is not None and room is not None and len(cpu.affinity) * ranks <= room
-    return 1 if is_bound and cpu.bound_by == "affinity" else ranks
+    return share_of_rank(facts).ranks
 
 
 def cpus_of_rank(facts: HostFacts) -> float:
     """
     Return the CPUs that this rank may use; an unknown host counts as one CPU.
     """
-    usable = facts.cpu.usable_cpus
-    return (1.0 if usable is None or usable == NO_LIMIT else usable) / ranks_sharing(facts)
+    return share_of_rank(facts).cpus
 
 
 def cpu_budget(facts: HostFacts) -> Limit:
     """
     Return the CPUs left for workers: from 4 on, the training process keeps its main and pin threads, or a tenth.
     """
-    cpus, ranks = cpus_of_rank(facts), ranks_sharing(facts)
+    share = share_of_rank(facts)
+    cpus = share.cpus
     reserve = max(RESERVE_FRACTION * cpus, MAIN_AND_PIN_THREADS) if cpus >= MAIN_AND_PIN_THREADS * 2 else 0.0
-    rule = "local-ranks" if ranks > 1 else _CPU_RULES.get(facts.cpu.bound_by or "", "cpu-count")
+    rule = "local-ranks" if share.ranks > 1 else _CPU_RULES.get(share.name, "cpu-count")
     kept = f", less {number_text(reserve)} for the training process" if reserve else ""
     return Limit(rule=f"num_workers.{rule}", value=max(1.0, cpus - reserve), because=f"{cpus_text(facts)}{kept}")
 
@@ -100,12 +134,12 @@ def cpus_text(facts: HostFacts) -> str:
     """
     Return the CPUs of this rank as text.
     """
-    cpu, ranks = facts.cpu, ranks_sharing(facts)
-    if cpu.usable_cpus is None or cpu.usable_cpus == NO_LIMIT:
+    if facts.cpu.usable_cpus is None or facts.cpu.usable_cpus == NO_LIMIT:
         return "the number of CPUs is unknown"
-    plural = "" if cpu.usable_cpus == 1 else "s"
-    shared = f", shared by {ranks} ranks" if ranks > 1 else ""
-    return f"{number_text(cpu.usable_cpus)} usable CPU{plural} ({cpu.bound_by}){shared}"
+    share = share_of_rank(facts)
+    plural = "" if share.limit == 1 else "s"
+    shared = f", shared by {share.ranks} ranks" if share.ranks > 1 else ""
+    return f"{number_text(share.limit)} usable CPU{plural} ({share.name}){shared}"
 
 
 def bytes_of_batch(traits: DatasetTraits, request: LoaderRequest) -> int | None:

@@ -117,7 +117,8 @@ def read_affinity(io: HostIO) -> tuple[tuple[int, ...] | None, str, str | None]:
         return now, "sched_getaffinity", None
     if seen is None:
         return now, "sched_getaffinity", variable if len(now) < (io.cpu_count() or 0) else None
-    is_bound = set(now) < set(seen)
+    # Places are made of the CPUs in the mask; GNU's own variable also names others.
+    is_bound = set(now) < set(seen) or (variable == "GOMP_CPU_AFFINITY" and not set(now) >= set(seen))
     return (
         (seen, "sched_getaffinity before torch was loaded", variable) if is_bound else (now, "sched_getaffinity", None)
     )
