@@ -64,7 +64,7 @@ class DemoMissingError(AutoloaderError, ImportError):
 
 class LoaderClosedError(AutoloaderError, RuntimeError):
     """
-    Say that an iterator was asked for a batch after its loader was closed.
+    Say that an iterator was asked for a batch that it cannot give any more, after its loader was closed for instance.
     """
 
     exit_code = 3

@@ -5,6 +5,7 @@ Contexts that remember their processes, and end them by one deadline.
 import multiprocessing
 import signal
 import sys
+import threading
 import time
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -105,4 +106,25 @@ def test_end_kills_what_does_not_terminate(monkeypatch: pytest.MonkeyPatch) -> N
     assert ready.wait(30)
     group.end()
     process.join()
+    assert process.exitcode == -signal.SIGKILL
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows sends no signal: terminate is kill")
+def test_join_that_has_no_limit_kills_what_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    So ends Python each process that is left at its exit, and would wait for a stopped one for ever.
+    """
+    monkeypatch.setattr(processes, "CLOSE_SECONDS", 0.05)
+    context = recording_context("fork", WorkerGroup())
+    ready = context.Event()
+    process = context.Process(target=ignore_terminate, args=(ready,), daemon=True)
+    process.start()
+    assert ready.wait(30)
+    process.terminate()
+    thread = threading.Thread(target=process.join, daemon=True)
+    thread.start()
+    thread.join(60)
+    is_waiting = thread.is_alive()
+    process.kill()
+    assert not is_waiting
     assert process.exitcode == -signal.SIGKILL

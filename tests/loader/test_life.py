@@ -7,6 +7,7 @@ import itertools
 import logging
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -103,6 +104,27 @@ def test_dropped_loader_ends_its_workers(epochs: int | None) -> None:
     del loader
     gc.collect()
     assert wait_until(lambda: children() == 0)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows stops no process")
+def test_dropped_iterator_ends_workers_that_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    SIGTERM alone does not end them, and Python would wait for them at its exit for ever.
+    """
+    monkeypatch.setattr(processes, "CLOSE_SECONDS", 0.05)
+    iterator = iter(auto_loader(datasets.Numbers(), 4, num_workers=2, persistent_workers=False))
+    next(iterator)
+    stopped = multiprocessing.active_children()
+    assert len(stopped) == 2
+    for process in stopped:
+        os.kill(process.pid or 0, signal.SIGSTOP)
+    try:
+        del iterator
+        gc.collect()
+        assert [process.exitcode for process in stopped] == [-signal.SIGKILL] * 2
+    finally:
+        for process in stopped:
+            process.kill()
 
 
 @pytest.mark.slow_spawn

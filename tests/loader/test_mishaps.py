@@ -3,9 +3,11 @@ Workers that die, epochs that are interrupted, and processes that are forked: th
 """
 
 import gc
+import itertools
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -19,6 +21,8 @@ from torch.utils.data import DataLoader
 import datasets
 from autoloader import auto_loader
 from autoloader.engine import processes
+from autoloader.errors import LoaderClosedError
+from loader.deadly import as_they_are, wait_until
 
 KILL = signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL
 """
@@ -149,6 +153,170 @@ def test_forked_process_leaves_the_parents_workers_alone(uses: str) -> None:
         child.join(60)
         assert child.exitcode == 0
         assert {int(pid) for batch in loader for pid in batch} == before
+
+
+def go_on_in_child(iterator: Any, result: Any) -> None:
+    """
+    In a forked process: ask the parent's iterator for batches.
+    """
+    errors: list[str] = []
+    for _ in range(2):
+        try:
+            next(iterator)
+        except LoaderClosedError as error:
+            errors.append(str(error))
+    result.send(errors)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+def test_forked_process_takes_no_batch_of_its_parents_epoch() -> None:
+    """
+    Its parent would wait for that batch for ever.
+    """
+    with auto_loader(datasets.Numbers(), 4, num_workers=2) as loader:
+        iterator = iter(loader)
+        found = [next(iterator)[0, 0].item() for _ in range(2)]
+        context = multiprocessing.get_context("fork")
+        answers, result = context.Pipe(duplex=False)
+        child = context.Process(target=go_on_in_child, args=(iterator, result), daemon=True)
+        child.start()
+        assert answers.poll(60)
+        text = (
+            "This iterator cannot give another batch: its workers belong to the process that this one is forked from. "
+            "Iterate over the loader again, which starts workers of this process."
+        )
+        assert answers.recv() == [text, text]
+        child.join(60)
+        found += [batch[0, 0].item() for batch in iterator]
+    assert found == list(range(0, 40, 4))
+
+
+FORKS = """
+import os, sys, torch
+from autoloader import auto_loader
+
+class Few(torch.utils.data.Dataset):
+    def __len__(self):
+        return 40
+    def __getitem__(self, index):
+        return index
+
+if __name__ == "__main__":
+    iterator = iter(auto_loader(Few(), 2, num_workers=2, multiprocessing_context="fork"))
+    next(iterator)
+    if os.fork() == 0:
+        sys.exit()
+    os.wait()
+    print(len(list(iterator)))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+def test_forked_process_that_exits_as_python_does_leaves_the_parents_workers_alone(tmp_path: Path) -> None:
+    """
+    Python ends at its exit all processes that it knows as its children.
+    """
+    script = tmp_path / "forks.py"
+    script.write_text(FORKS)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.stderr) == ("19\n", "")
+
+
+class LaterError(Exception):
+    """
+    Say that the time of a user's own alarm is over.
+    """
+
+
+class Waits(datasets.Numbers):
+    """
+    Sample 8 waits for a file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        assert index != 8 or wait_until(self.path.exists)
+        return super().__getitem__(index)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such alarm")
+@pytest.mark.parametrize("kind", [LaterError, TimeoutError, KeyboardInterrupt])
+def test_error_of_a_signal_handler_costs_no_batch(kind: type[BaseException], tmp_path: Path) -> None:
+    """
+    With a time limit of the user's own making, the wait for a batch is left, and the next one gives that batch.
+    """
+
+    def handle(*_: Any) -> None:
+        raise kind("time is over")
+
+    with auto_loader(Waits(tmp_path / "go"), 4, num_workers=1) as loader:
+        iterator = iter(loader)
+        found = [next(iterator)[0, 0].item() for _ in range(2)]
+        before = signal.signal(signal.SIGALRM, handle)
+        try:
+            for _ in range(2):
+                signal.setitimer(signal.ITIMER_REAL, 0.2)
+                with pytest.raises(kind, match="time is over"):
+                    next(iterator)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        (tmp_path / "go").touch()
+        found += [batch[0, 0].item() for batch in itertools.islice(iterator, 8)]
+    assert found == list(range(0, 40, 4))
+
+
+def interrupted() -> None:
+    """
+    Be unpickled while Ctrl-C is pressed.
+    """
+    raise KeyboardInterrupt
+
+
+class Interrupting(datasets.Numbers):
+    """
+    Sample 8 cannot be taken in peace.
+    """
+
+    def __getitem__(self, index: int) -> Any:
+        return self if index == 8 else index
+
+    def __reduce__(self) -> Any:
+        return interrupted, ()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="batches in Windows's pipes are not counted")
+@pytest.mark.parametrize("keeps", [False, True])
+def test_batch_that_is_lost_in_an_interrupt_is_an_error_and_no_wait_for_ever(keeps: bool) -> None:
+    """
+    The state counts it as not served, and another epoch begins as ever.
+    """
+    found: list[Any] = []
+
+    def train() -> None:
+        arguments = {"multiprocessing_context": "fork", "collate_fn": as_they_are, "persistent_workers": keeps}
+        with auto_loader(Interrupting(12), None, num_workers=1, **arguments) as loader:
+            iterator = iter(loader)
+            for _ in range(11):
+                try:
+                    found.append(next(iterator))
+                except (KeyboardInterrupt, LoaderClosedError) as error:
+                    found.append(str(error))
+            found.append(loader.state_dict()["served"])
+            found.extend(itertools.islice(loader, 3))
+
+    thread = threading.Thread(target=train, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    lost = (
+        "This iterator cannot give another batch: an interrupt came just while one was taken, which is lost. Iterate "
+        "over the loader again, or resume with its state_dict(), by which that batch was not served."
+    )
+    assert found == [*range(8), "", lost, lost, 8, 0, 1, 2]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")

@@ -5,8 +5,11 @@ A worker that does not answer is told of, and what it cannot send is an error in
 import logging
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Iterator
+from multiprocessing import connection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +25,7 @@ from autoloader.loader import silence
 from autoloader.loader.silence import SilenceReport
 from autoloader.loader.statistics import EpochRecorder
 from loader.chosen import NEEDS_FORK, chosen
-from loader.deadly import as_they_are, pids, wait_until, warnings_in
+from loader.deadly import Heavy, as_they_are, pids, wait_until, warnings_in
 from loader.silent import Stuck, Unsendable, UnsendableIndices, UnsendableStream
 
 METHODS = [
@@ -200,6 +203,103 @@ def test_time_out_says_where_the_worker_is(tmp_path: Path) -> None:
     assert f"Worker process {pid}, which was waited for, is " in text
     assert "samples due: [4, 5]" in text
     assert " in in_sleep\n" in text or not HAS_STACKS
+
+
+class GoesOn(logging.Handler):
+    """
+    Lets a stopped process go on when the second warning comes.
+    """
+
+    def __init__(self, pid: int) -> None:
+        super().__init__(logging.WARNING)
+        self.pid = pid
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+        if len(self.texts) == 2:
+            os.kill(self.pid, signal.SIGCONT)
+
+
+def stop_in_mid_message(iterator: Any) -> int:
+    """
+    Stop the only worker while it writes a batch for which the pipe is too small, and return its number.
+    """
+    (pid,) = pids()
+    assert connection.wait([iterator._source._worker_result_queue._reader], 60)
+    os.kill(pid, signal.SIGSTOP)
+    return pid
+
+
+@NEEDS_FORK
+def test_worker_that_stops_in_the_middle_of_a_message_is_told_of(request: pytest.FixtureRequest) -> None:
+    """
+    Something has come of the batch, and the wait for the rest of it is a wait like any other.
+    """
+    arguments = {"collate_fn": as_they_are, "multiprocessing_context": "fork"}
+    with auto_loader(Heavy(6), None, num_workers=1, prefetch_factor=1, **arguments) as loader:
+        iterator = iter(loader)
+        found = [next(iterator)[0] for _ in range(2)]
+        request.getfixturevalue("impatient")
+        pid = stop_in_mid_message(iterator)
+        handler, deadline = GoesOn(pid), threading.Timer(60, os.kill, (pid, signal.SIGCONT))
+        logging.getLogger("autoloader").addHandler(handler)
+        deadline.start()
+        try:
+            found += [sample[0] for sample in iterator]
+        finally:
+            logging.getLogger("autoloader").removeHandler(handler)
+            deadline.cancel()
+    assert found == list(range(6))
+    assert len(handler.texts) >= 2
+    for text in handler.texts[:2]:
+        assert f"Worker process {pid}, which is waited for, is stopped; samples due: 2." in text
+
+
+@NEEDS_FORK
+def test_time_out_in_the_middle_of_a_message_costs_no_batch() -> None:
+    """
+    What has come of the batch is kept until the rest comes.
+    """
+    arguments = {"collate_fn": as_they_are, "multiprocessing_context": "fork", "timeout": 1}
+    with auto_loader(Heavy(6), None, num_workers=1, prefetch_factor=1, **arguments) as loader:
+        iterator = iter(loader)
+        found = [next(iterator)[0] for _ in range(2)]
+        pid = stop_in_mid_message(iterator)
+        deadline = threading.Timer(60, os.kill, (pid, signal.SIGCONT))
+        deadline.start()
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match=r"^DataLoader timed out after 1 seconds"):
+                next(iterator)
+        deadline.cancel()
+        os.kill(pid, signal.SIGCONT)
+        found += [sample[0] for sample in iterator]
+    assert found == list(range(6))
+
+
+@pytest.mark.slow_spawn
+def test_kept_worker_that_is_stuck_in_the_last_epoch_is_told_of_as_another_begins(
+    tmp_path: Path, opens: Opens, caplog: pytest.LogCaptureFixture, request: pytest.FixtureRequest
+) -> None:
+    """
+    The epoch that was left early has a batch on the way, for which the next one waits.
+    """
+    dataset = Stuck(20, tmp_path, at=4, how="in_sleep")
+    with auto_loader(dataset, 2, num_workers=1, persistent_workers=True) as loader:
+        iterator = iter(loader)
+        assert [next(iterator)[0, 0].item() for _ in range(2)] == [0, 2]
+        request.getfixturevalue("impatient")
+        (tmp_path / "begin").touch()
+        assert wait_until((tmp_path / "stuck").exists)
+        (pid,) = pids()
+        del iterator
+        assert [batch[0, 0].item() for batch in loader] == list(range(0, 20, 2))
+        assert pids() == [pid]
+    told = [text for text in warnings_in(caplog) if "No batch has come for" in text]
+    assert len(told) >= 2
+    for text in told[:2]:
+        assert f"Worker process {pid}, which is waited for, is " in text
+        assert "; samples due: not known. Where it is:\n\n" in text
 
 
 CANNOT_SEND = (

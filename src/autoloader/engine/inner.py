@@ -10,12 +10,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 
+from ..errors import LoaderClosedError
+from ..findings import describe
 from ..profiling import generators_in
 from .delivery import Collate, InlineCollate
 from .issue import IN_WORKER, Arrival, IssuedIndices
 from .news import News
 from .plain import PlainLoader, disarm_half_started, held_weakly
-from .processes import WorkerGroup, WorkerStartError, recording_context
+from .processes import WorkerGroup, WorkerStartError, disown, recording_context
 from .randomness import DrawWatch, HeldGenerators, SeededInline
 from .stacks import StackPipe
 from .stream import CopyState, Stream
@@ -288,6 +290,8 @@ class InnerLoader:
         """
         self.has_failed = True
         issued, source = self.issued, self._source
+        if isinstance(source, WatchedIterator):
+            source.was_interrupted = True
         if issued is None:
             return
         if isinstance(source, WatchedIterator):
@@ -312,6 +316,8 @@ class InnerLoader:
         Return the workers that ended although more was asked of them.
         """
         source = self._loader._iterator if self._source is None else self._source
+        if self.group.is_inherited:
+            return []
         return source.dead_workers() if isinstance(source, WatchedIterator) else []
 
     def _start(self) -> Any:
@@ -374,8 +380,12 @@ def _keep_what_was_inherited() -> None:
     """
     In a process that was just forked: hold what is its parent's, so that nothing ends the parent's workers.
     """
+    for inner in InnerLoader.live:
+        if isinstance(inner._source, WatchedIterator):
+            inner._source.refuse(LoaderClosedError(describe("loader.inherited")))
     _inherited.extend(InnerLoader.live)
     InnerLoader.live.clear()
+    disown()
 
 
 if hasattr(os, "register_at_fork"):

@@ -6,7 +6,7 @@ import functools
 import multiprocessing
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing import context
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
@@ -84,15 +84,26 @@ class WorkerGroup:
         """
         for process in [] if at_once else self._alive():
             process.join(CLOSE_SECONDS)
-        for stop in (BaseProcess.terminate, BaseProcess.kill):
-            alive = self._alive()
-            for process in alive:
-                stop(process)
-            for process in alive:
-                BaseProcess.join(process, KILL_SECONDS)
+        alive = self._alive()
+        for process in alive:
+            process.terminate()
+        for process in alive:
+            BaseProcess.join(process, KILL_SECONDS)
+        kill(alive)
 
     def _alive(self) -> list[BaseProcess]:
         return [process for process in self._members if process.is_alive()]
+
+
+def kill(processes: Sequence[BaseProcess]) -> None:
+    """
+    End what was told to end and still runs: it is stopped, or has a handler of its own for the signal.
+    """
+    alive = [process for process in processes if process.is_alive()]
+    for process in alive:
+        process.kill()
+    for process in alive:
+        BaseProcess.join(process, KILL_SECONDS)
 
 
 class _Member:
@@ -113,8 +124,12 @@ class _Member:
             raise WorkerStartError(f"{type(error).__name__}: {error}") from error
 
     def join(self, timeout: float | None = None) -> None:
-        if self.group is None or not self.group.is_inherited:
-            super().join(timeout if self.group is None else self.group.patience(timeout))  # type: ignore[misc]
+        if self.group is not None and self.group.is_inherited:
+            return
+        if timeout is None:  # Python is ending, and has terminated it
+            super().join(CLOSE_SECONDS)  # type: ignore[misc]
+            kill([self])  # type: ignore[list-item]
+        super().join(timeout if self.group is None else self.group.patience(timeout))  # type: ignore[misc]
 
     def is_alive(self) -> bool:
         if self.group is not None and self.group.is_inherited:
@@ -149,6 +164,14 @@ if sys.platform != "win32":
     MEMBERS.update(fork=ForkMember, forkserver=ForkServerMember)
 
 
+def disown() -> None:
+    """
+    In a process that was just forked: forget whose children were its parent's, which Python would end at its exit.
+    """
+    children: set[Any] = multiprocessing.process._children  # type: ignore[attr-defined]
+    children.difference_update([each for each in children if isinstance(each, _Member)])
+
+
 @functools.cache
 def _recording_class(method: str) -> Any:
     """
@@ -160,6 +183,13 @@ def _recording_class(method: str) -> Any:
         def __init__(self, group: WorkerGroup) -> None:
             self._group = group
             self._results: weakref.ref[WorkerQueue] | None = None
+
+        def Event(self) -> Any:  # noqa: N802 (multiprocessing's name)
+            event = super().Event()
+            from .events import PatientEvent  # whose module cannot be imported where a system has no semaphores
+
+            event.__class__ = PatientEvent
+            return event
 
         def Process(self, *args: Any, **kwargs: Any) -> BaseProcess:  # noqa: N802 (multiprocessing's name)
             process: BaseProcess = member(*args, **kwargs)

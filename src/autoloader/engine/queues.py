@@ -4,10 +4,10 @@ Queues between the training process and its workers that tell what could not be 
 
 import io
 import os
+import queue
 import select
 import sys
 import weakref
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from multiprocessing.queues import Queue
 from typing import Any
@@ -20,7 +20,8 @@ from .delivery import Delivery
 from .issue import IN_WORKER
 
 _select: Any = select
-HAS_POLL = hasattr(select, "poll")
+_make_poller = getattr(select, "poll", None)  # now: libraries such as eventlet take it out of the module later
+HAS_POLL = _make_poller is not None
 
 
 class WorkerQueue(Queue):  # type: ignore[type-arg]
@@ -39,7 +40,7 @@ class WorkerQueue(Queue):  # type: ignore[type-arg]
         Wait by a poller that stays: Python's own connection makes one for each message.
         """
         super()._reset(after_fork)  # type: ignore[misc]
-        if HAS_POLL:
+        if make_patient(self) is not None:
             self._poll = _Poll(self._reader.fileno())  # type: ignore[attr-defined]
 
     def put(self, pair: Any, block: bool = True, timeout: float | None = None) -> None:
@@ -71,7 +72,7 @@ class _Poll:
     """
 
     def __init__(self, handle: int) -> None:
-        self._poller = _select.poll()
+        self._poller: Any = _make_poller()  # type: ignore[misc]
         self._poller.register(handle, _select.POLLIN)
 
     def __call__(self, timeout: float | None = 0.0) -> bool:
@@ -122,50 +123,69 @@ def _in_place_of(data: Any, error: BaseException) -> ExceptionWrapper:
 
 class PatientConnection(Connection):
     """
-    The end of a pipe that is read while writers may die.
+    The reading end of a queue whose writers may die or stop, and whose reader may be interrupted; the queue closes it.
 
     Where a writer died in the middle of a message, the rest never comes, nor an end of the pipe, as other writers hold
-    it open: so it looks around then.
+    it open: so there is no message then, as in an empty queue, and whoever reads can look around. What has come of one
+    is kept, and the next call goes on there.
     """
 
-    gives_up: Callable[[], bool]
-    """Asked again and again while the rest of a message does not come."""
-    poll_here: _Poll
+    def __init__(self, handle: int) -> None:
+        super().__init__(handle, writable=False)
+        self.taken = 0
+        """Messages that were read to their end."""
+        self._poll_here = _Poll(handle)
+        self._parts: list[io.BytesIO] = []
+        """What has come of a message: its length, and itself, each complete but for the last one."""
+        self._place = 0
 
-    def _recv(self, size: int, read: Any = None) -> io.BytesIO:  # noqa: ARG002 (Connection's signature)
-        message = io.BytesIO()
-        while size > 0:
-            try:
-                found = os.read(self._handle, size)  # type: ignore[attr-defined]
-            except BlockingIOError:
-                self._wait_for_the_rest()
-                continue
-            if not found:
-                raise EOFError("all workers have closed the pipe")
-            message.write(found)
-            size -= len(found)
+    def _close(self, *_: Any) -> None:
+        pass
+
+    def _recv_bytes(self, maxsize: int | None = None) -> io.BytesIO | None:
+        self._place = 0
+        message: io.BytesIO | None = super()._recv_bytes(maxsize)  # type: ignore[misc]
+        self._parts, self.taken = [], self.taken + 1
         return message
 
-    def _wait_for_the_rest(self) -> None:
-        while not self.poll_here(PATIENCE_SECONDS):
-            if self.gives_up():
-                raise EOFError("a worker ended in the middle of a message")
+    def _recv(self, size: int, read: Any = None) -> io.BytesIO:  # noqa: ARG002 (Connection's signature)
+        is_first = not self._parts
+        if self._place == len(self._parts):
+            self._parts.append(io.BytesIO())
+        part = self._parts[self._place]
+        while part.tell() < size:
+            if not is_first and not self._poll_here(PATIENCE_SECONDS):
+                raise queue.Empty
+            is_first, wanted = False, min(size - part.tell(), MOST_BYTES)
+            # In one step, as a signal's handler that runs between the two may raise: the bytes would be lost.
+            if not next(map(part.write, map(os.read, (self._handle,), (wanted,)))):  # type: ignore[attr-defined]
+                raise EOFError("all workers have closed the pipe")
+        self._place += 1
+        return part
 
 
 PATIENCE_SECONDS = 0.2
+"""
+How long the rest of a message is waited for at a time.
+"""
+
+MOST_BYTES = 1 << 16
+"""
+Bytes that are asked for at once: seldom do more lie in a pipe.
+"""
 
 
-def make_patient(reader: Any, gives_up: Callable[[], bool]) -> PatientConnection | None:
+def make_patient(messages: Any) -> PatientConnection | None:
     """
-    Let the reading end of a queue notice that a writer died; ``None`` where it is of another kind, as on Windows.
+    Let a queue that nobody reads yet wait for no more than what is there, and return how it reads.
 
-    It has to be the plain connection until the workers have got theirs: multiprocessing knows how to send only that.
+    ``None`` where its pipe is of another kind, as on Windows.
     """
-    if type(reader) is not Connection or not HAS_POLL or sys.platform == "win32":
+    known = getattr(getattr(messages, "_recv_bytes", None), "__self__", None)
+    if type(known) is PatientConnection:
+        return known
+    if type(known) is not Connection or not HAS_POLL or sys.platform == "win32":
         return None
-    reader.__class__ = PatientConnection
-    patient: Any = reader
-    patient.gives_up, patient.poll_here = gives_up, _Poll(reader.fileno())
-    os.set_blocking(reader.fileno(), False)
-    found: PatientConnection = patient
-    return found
+    patient = PatientConnection(known.fileno())
+    messages._recv_bytes = patient.recv_bytes
+    return patient

@@ -4,7 +4,6 @@ Torch's iterator over workers, which tells who died, and who is silent.
 
 import queue
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
@@ -14,6 +13,9 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import dataloader
 
+from ..errors import LoaderClosedError
+from ..findings import describe
+from .processes import kill
 from .queues import make_patient, position_of
 
 _signals: Any = torch.utils.data._utils.signal_handling
@@ -83,21 +85,36 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
         self._broken_by: tuple[type[Exception], tuple[Any, ...]] | None = None
         self._died: list[DeadWorker] = []
         self.failed_position: int | None = None
+        self.was_interrupted = False
+        self._left: dict[int, int] = {}
         if first_worker or ended:
             self._try_put_index = self._put_first_index  # type: ignore[method-assign]
         super().__init__(loader)
-        reader = None if self._pin_memory else getattr(self._worker_result_queue, "_reader", None)
-        self._patient = make_patient(reader, _weakly(self._has_dead_worker, default=True))
+        self._patient = None if self._pin_memory else make_patient(self._worker_result_queue)
+        self._taken_before = 0
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        if not first_iter:
-            self._have_ended = ()
         self._pids = tuple(worker.pid or 0 for worker in self._workers)
         self._set_known(is_known=False)
+        self.was_interrupted, self._waiting_since = False, None
+        if not first_iter:
+            self._have_ended = ()
+            left = ((number, info[0]) for number, info in self._task_info.items() if len(info) == 1)
+            self._left = {number: worker for number, worker in left if self._workers_status[worker]}
+            self._get_data = self._get_left  # type: ignore[method-assign]
         super()._reset(loader, first_iter)
+        if not first_iter:
+            del self._get_data
+            self._left = {}
+            self._taken_before = 0 if self._patient is None else self._patient.taken
 
-    def _has_dead_worker(self) -> bool:
-        return bool(self._ended(self._workers_status))
+    def _get_left(self) -> Any:
+        """
+        Wait for what kept workers still load of the last epoch, or for word that they begin another one.
+        """
+        found = super()._get_data()  # type: ignore[no-untyped-call]
+        self._left.pop(found[0], None)
+        return found
 
     def _put_first_index(self) -> None:
         """
@@ -113,7 +130,11 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
         for worker, has_ended in enumerate(self._have_ended):
             if has_ended:
                 self._workers_status[worker] = True  # it was asked for nothing, and waits for its end
-        super()._shutdown_workers()
+        try:
+            super()._shutdown_workers()
+        finally:
+            if getattr(self, "_shutdown", False):  # otherwise Python is ending, which ends them
+                kill(getattr(self, "_workers", ()))  # one that could not start has none
 
     def _process_data(self, data: Any, *rest: Any) -> Any:
         try:
@@ -123,6 +144,16 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
             if self.failed_position is None:  # the sampler's own error: torch drops the batch that came just then
                 self.failed_position = getattr(data, "position", None)
             raise
+
+    def refuse(self, error: Exception) -> None:
+        """
+        Give nothing but this error from now on.
+        """
+
+        def give() -> Any:
+            raise _made_anew(type(error), error.args)
+
+        self._next_data = give  # type: ignore[method-assign]
 
     def next_worker(self) -> int:
         """
@@ -181,7 +212,7 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
         except queue.Empty:
             return self._look_around(seconds)
         except Exception as error:
-            self._break(error)
+            self._note_error(error)
             raise
         self._waiting_since = None
         return found
@@ -190,6 +221,9 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
         """
         Wait for a batch for so long, and see what has become of the workers meanwhile.
         """
+        if self.was_interrupted and self._has_lost():
+            self._broken_by = LoaderClosedError, (describe("loader.interrupted"),)
+            raise _made_anew(*self._broken_by)
         begun = monotonic() - QUICK_SECONDS
         if self._waiting_since is None:
             self._waiting_since = begun
@@ -210,14 +244,16 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
             self._tell_of_silence()
             return False, None
         except Exception as error:
-            self._break(error)
+            self._note_error(error)
             raise
         self._waiting_since = None
         return found
 
-    def _break(self, error: Exception) -> None:
+    def _note_error(self, error: Exception) -> None:
         """
-        Note an error in receiving: it leaves nothing to go on with, as a batch is lost.
+        Note an error in waiting or receiving: it leaves nothing to go on with if a batch is lost.
+
+        What a signal's handler raises loses none.
 
         Raises:
             RuntimeError: It came because a worker has ended.
@@ -225,7 +261,16 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
         if isinstance(error, (ConnectionError, FileNotFoundError, EOFError)):
             wait([worker.sentinel for worker in self._workers], DYING_SECONDS)
         self._raise_deaths(error)
-        self._broken_by = type(error), error.args
+        if isinstance(error, MemoryError) or self._has_lost():
+            self._broken_by = type(error), error.args
+
+    def _has_lost(self) -> bool:
+        """
+        Return whether a message came of which torch has not heard; true where nobody counts them.
+        """
+        if self._patient is None:
+            return not self._pin_memory  # with it, the batch waits in a queue of this process
+        return self._patient.taken - self._taken_before != self._send_idx - self._tasks_outstanding
 
     def _receive(self, seconds: float) -> Any:
         """
@@ -261,8 +306,8 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
             raise RuntimeError(text) from error
 
     def _tell_of_silence(self) -> None:
-        due = self._task_info.get(self._rcvd_idx)
-        if due is not None and self._waiting_since is not None:
+        due = self._task_info.get(self._rcvd_idx, tuple(self._left.values()))
+        if due and self._waiting_since is not None:
             self._on_silence(Silence(self._pids[due[0]], monotonic() - self._waiting_since))
 
 
@@ -274,16 +319,3 @@ def _made_anew(kind: type[Exception], arguments: tuple[Any, ...]) -> Exception:
         return kind(*arguments)
     except Exception:  # noqa: BLE001 (a class of the user's may want other arguments)
         return RuntimeError(*map(str, arguments))
-
-
-def _weakly(method: Callable[[], bool], *, default: bool) -> Callable[[], bool]:
-    """
-    Return a function that calls a bound method, and returns *default* when its object is gone.
-    """
-    reference = weakref.WeakMethod(method)
-
-    def call() -> bool:
-        held = reference()
-        return default if held is None else held()
-
-    return call

@@ -146,6 +146,18 @@ FINDINGS = (
         fix="Iterate over the loader again, which starts new workers, or close it later.",
     ),
     Finding(
+        id="loader.interrupted",
+        title="A batch was lost in an interrupt",
+        text="This iterator cannot give another batch: an interrupt came just while one was taken, which is lost.",
+        fix="Iterate over the loader again, or resume with its state_dict(), by which that batch was not served.",
+    ),
+    Finding(
+        id="loader.inherited",
+        title="An iterator is used in a process that was forked after it",
+        text="This iterator cannot give another batch: its workers belong to the process that this one is forked from.",
+        fix="Iterate over the loader again, which starts workers of this process.",
+    ),
+    Finding(
         id="target.malformed",
         title="TARGET does not name a factory",
         text="TARGET={target!r} does not name a factory: a module or file, a ':' and a name are needed.",

@@ -2,6 +2,7 @@
 How an epoch begins: with kept workers, with new ones, or where another process has left it.
 """
 
+import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from .deaths import Deaths
 from .epochs import samplers_of
 from .iterator import LoaderIterator
 from .resume import Progress
+from .silence import SilenceReport
 from .starting import cpus_for_workers, is_users, start_failed, with_fallback, with_fewer_workers
 
 if TYPE_CHECKING:
@@ -58,7 +60,8 @@ def begin_epoch(
         kept, settings = None, loader._settle()
 
     inner = kept or _make_inner(loader, settings or {}, resumed=beginning.stream)
-    deaths = _deaths(loader, inner)
+    deaths, silence = _deaths(loader, inner), SilenceReport(inner, beginning.record)
+    inner.on_silence = weakref.WeakMethod(silence.note)  # kept workers may be stuck in what is left of the last epoch
     with beginning.replay():
         try:
             source = inner.start_epoch(beginning.epoch._replace(news=course.epochs.news_since(inner.version)))
