@@ -76,8 +76,10 @@ def checked_path(path: str, *, is_here: bool) -> str:
 def _reason_unreachable(path: str) -> str | None:
     try:
         os.stat(path)
-    except (OSError, ValueError) as error:
-        return printable(getattr(error, "strerror", None) or str(error))
+    except OSError as error:
+        return printable(error.strerror or str(error))
+    except ValueError:  # in other words with each Python
+        return "it has a character that no path has"
     return None
 
 
