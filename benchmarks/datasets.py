@@ -250,9 +250,9 @@ class Volumes(Indexed):
         return torch.from_numpy(np.array(volume, dtype=np.float32)), index
 
 
-class Lmdb(Indexed):
+class OpenedLater(Indexed):
     """
-    Reads records of 64 KiB from an LMDB file, which each process opens when it is first asked.
+    Has a file that each process opens when it is first asked.
     """
 
     def __init__(self, samples: int, seed: int, path: Path) -> None:
@@ -262,6 +262,12 @@ class Lmdb(Indexed):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "opened": None}
+
+
+class Lmdb(OpenedLater):
+    """
+    Reads records of 64 KiB from an LMDB file.
+    """
 
     def __getitem__(self, index: int) -> Sample:
         if self.opened is None:
@@ -273,18 +279,10 @@ class Lmdb(Indexed):
         return torch.from_numpy(value).sqrt(), index
 
 
-class Hdf5(Indexed):
+class Hdf5(OpenedLater):
     """
-    Reads rows of 64 KiB from a compressed HDF5 file, which each process opens when it is first asked.
+    Reads rows of 64 KiB from a compressed HDF5 file.
     """
-
-    def __init__(self, samples: int, seed: int, path: Path) -> None:
-        super().__init__(samples, seed)
-        self.path = path
-        self.opened: Any = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "opened": None}
 
     def __getitem__(self, index: int) -> Sample:
         if self.opened is None:

@@ -100,7 +100,7 @@ def _of_mount(mount: Mount, io: HostIO, mounts: tuple[Mount, ...], seen: frozens
 
     In a container the layers of ``/`` are named as the host sees them, and seem to lie on ``/`` itself.
     """
-    if _crosses_network(mount.filesystem):
+    if crosses_network(mount.filesystem):
         return Medium("network", "/proc/self/mountinfo")
     if mount.filesystem in MEMORY_FILESYSTEMS:
         return Medium("memory", "/proc/self/mountinfo")
@@ -160,7 +160,10 @@ def _of_device(link: str, io: HostIO, mounts: tuple[Mount, ...], seen: frozenset
     return Medium(kind, folder, names, is_certain)
 
 
-def _crosses_network(filesystem: str) -> bool:
+def crosses_network(filesystem: str) -> bool:
+    """
+    Return whether data of a type of file system crosses a network, or the wall of a virtual machine.
+    """
     is_fuse = filesystem == "fuse" or filesystem.startswith("fuse.")
     return filesystem in NETWORK_FILESYSTEMS or (is_fuse and filesystem not in LOCAL_FUSE_FILESYSTEMS)
 

@@ -5,7 +5,8 @@ The mount table without the names of servers and users.
 import re
 from collections.abc import Callable
 
-from .medium import LOCAL_FUSE_FILESYSTEMS, NETWORK_FILESYSTEMS
+from .medium import crosses_network
+from .mounts import unescape
 
 _CONTROL_GROUPS = frozenset({"cgroup", "cgroup2"})
 _FOLDERS = frozenset({"lowerdir", "lowerdir+", "datadir+", "upperdir", "workdir"})
@@ -56,9 +57,9 @@ class MountNames:
             return self._words(line)
         filesystem = right[0]
         of_root = self._words if filesystem in _CONTROL_GROUPS else self._path
-        left[3], left[4] = _escape(of_root(_unescape(left[3]))), _escape(self._path(_unescape(left[4])))
+        left[3], left[4] = _escape(of_root(unescape(left[3]))), _escape(self._path(unescape(left[4])))
         if filesystem not in _CONTROL_GROUPS:
-            right[1] = _escape(self.source(_unescape(right[1]), crosses_network=_crosses_network(filesystem)))
+            right[1] = _escape(self.source(unescape(right[1]), crosses_network=crosses_network(filesystem)))
             right[2:] = [",".join(self._option(option) for option in text.split(",")) for text in right[2:]]
         return f"{' '.join(left)} - {' '.join(right)}{end}"
 
@@ -82,18 +83,9 @@ class MountNames:
             return option
         if _PRIVATE_OPTION.fullmatch(name):
             return f"{name}=private"
-        folders = re.split(r"(?<!\\):", _unescape(value)) if name in _FOLDERS else [_unescape(value)]
+        folders = re.split(r"(?<!\\):", unescape(value)) if name in _FOLDERS else [unescape(value)]
         replaced = _escape(":".join(self._path(folder) for folder in folders))
         return f"{name}=" + replaced.replace(",", "\\054")
-
-
-def _crosses_network(filesystem: str) -> bool:
-    is_fuse = filesystem == "fuse" or filesystem.startswith("fuse.")
-    return filesystem in NETWORK_FILESYSTEMS or (is_fuse and filesystem not in LOCAL_FUSE_FILESYSTEMS)
-
-
-def _unescape(text: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 
 
 def _escape(text: str) -> str:

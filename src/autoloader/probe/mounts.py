@@ -38,15 +38,15 @@ def _parse_line(line: str) -> Mount | None:
         number=int(numbers[1]),
         parent=int(numbers[2]),
         device=(int(numbers[3]), int(numbers[4])),
-        root=_unescape(left[3]),
-        mount_point=_unescape(left[4]),
+        root=unescape(left[3]),
+        mount_point=unescape(left[4]),
         filesystem=right[0],
-        source=_unescape(right[1]),
+        source=unescape(right[1]),
         super_options=tuple(right[2].split(",")) if len(right) > 2 else (),
     )
 
 
-def _unescape(text: str) -> str:
+def unescape(text: str) -> str:
     """
     Put back space, tab, newline and backslash, which the kernel writes in octal.
     """
@@ -63,7 +63,7 @@ def parse_overlay_layers(options: tuple[str, ...]) -> tuple[str, ...]:
     folders: list[str] = []
     for name, _, value in (option.partition("=") for option in options):
         if name in {"upperdir", "lowerdir", "lowerdir+", "datadir+"}:
-            text = _unescape(value)
+            text = unescape(value)
             folders += re.split(r"(?<!\\):", text) if name == "lowerdir" else [text]
     return tuple(folder.replace("\\:", ":") for folder in folders if folder.startswith("/"))
 

@@ -13,14 +13,11 @@ from typing import Any
 
 from ..records import from_json_as, shortened, to_json
 from .questions import HostIO, MainModule
-from .redaction import Redaction
+from .redaction import BY_PATH, Redaction
 
 SCHEMA = 1
 
-WITH_ARGUMENT = (
-    *("read_text", "list_dir", "real_path", "is_writable", "disk_space", "resource_limit"),
-    *("sysctl_number", "sysctl_text", "drive_kind", "windows_volume", "mac_volume"),
-)
+WITH_ARGUMENT = (*sorted(BY_PATH), "resource_limit", "sysctl_number", "sysctl_text")
 """
 The questions that take one argument, a text.
 """

@@ -18,6 +18,28 @@ Source: GetDriveTypeW.
 """
 
 
+SIGNATURES = {
+    "CloseHandle": "BOOL HANDLE",
+    "CreateFileW": "HANDLE LPCWSTR DWORD DWORD LPVOID DWORD DWORD HANDLE",
+    "DeviceIoControl": "BOOL HANDLE DWORD LPVOID DWORD LPVOID DWORD DWORD* LPVOID",
+    "GetCurrentProcess": "HANDLE",
+    "GetDiskFreeSpaceExW": "BOOL LPCWSTR ULARGE_INTEGER* ULARGE_INTEGER* ULARGE_INTEGER*",
+    "GetDriveTypeW": "UINT LPCWSTR",
+    "GetLogicalProcessorInformationEx": "BOOL INT LPVOID DWORD*",
+    "GetProcessAffinityMask": "BOOL HANDLE size_t* size_t*",
+    "GetProcessGroupAffinity": "BOOL HANDLE USHORT* USHORT*",
+    "GetVolumeInformationW": "BOOL LPCWSTR LPWSTR DWORD DWORD* DWORD* DWORD* LPWSTR DWORD",
+    "GetVolumeNameForVolumeMountPointW": "BOOL LPCWSTR LPWSTR DWORD",
+    "GetVolumePathNameW": "BOOL LPCWSTR LPWSTR DWORD",
+    "GlobalMemoryStatusEx": "BOOL LPVOID",
+    "IsProcessInJob": "BOOL HANDLE HANDLE BOOL*",
+    "QueryInformationJobObject": "BOOL HANDLE INT LPVOID DWORD DWORD*",
+}
+"""
+The functions of kernel32 that are called: the type of the result, and those of the arguments, a star for a pointer.
+"""
+
+
 def kernel32() -> Any:
     """
     Return kernel32 with the types of what is called; ``None`` on other systems.
@@ -27,59 +49,25 @@ def kernel32() -> Any:
     import ctypes
     from ctypes import wintypes
 
+    def type_of(word: str) -> Any:
+        plain: Any = ctypes.c_size_t if word.startswith("size_t") else getattr(wintypes, word.rstrip("*"))
+        return ctypes.POINTER(plain) if word.endswith("*") else plain
+
     kernel = ctypes.WinDLL("kernel32", use_last_error=True)
-    size_of = ctypes.POINTER(ctypes.c_size_t)
-    bytes_of = ctypes.POINTER(ctypes.c_uint64)
-    for name, result, arguments in (
-        ("CloseHandle", wintypes.BOOL, [wintypes.HANDLE]),
-        (
-            "CreateFileW",
-            wintypes.HANDLE,
-            [wintypes.LPCWSTR, *[wintypes.DWORD] * 2, ctypes.c_void_p, *[wintypes.DWORD] * 2, wintypes.HANDLE],
-        ),
-        (
-            "DeviceIoControl",
-            wintypes.BOOL,
-            [
-                *[wintypes.HANDLE, wintypes.DWORD, ctypes.c_void_p, wintypes.DWORD, ctypes.c_void_p, wintypes.DWORD],
-                *[ctypes.POINTER(wintypes.DWORD), ctypes.c_void_p],
-            ],
-        ),
-        ("GetDiskFreeSpaceExW", wintypes.BOOL, [wintypes.LPCWSTR, bytes_of, bytes_of, bytes_of]),
-        ("GetVolumeNameForVolumeMountPointW", wintypes.BOOL, [wintypes.LPCWSTR, wintypes.LPWSTR, wintypes.DWORD]),
-        (
-            "GetVolumeInformationW",
-            wintypes.BOOL,
-            [
-                *[wintypes.LPCWSTR, wintypes.LPWSTR, wintypes.DWORD, *[ctypes.POINTER(wintypes.DWORD)] * 3],
-                *[wintypes.LPWSTR, wintypes.DWORD],
-            ],
-        ),
-        (
-            "QueryInformationJobObject",
-            wintypes.BOOL,
-            [wintypes.HANDLE, ctypes.c_int, ctypes.c_void_p, wintypes.DWORD, ctypes.POINTER(wintypes.DWORD)],
-        ),
-        ("IsProcessInJob", wintypes.BOOL, [wintypes.HANDLE, wintypes.HANDLE, ctypes.POINTER(wintypes.BOOL)]),
-        ("GetCurrentProcess", wintypes.HANDLE, []),
-        ("GlobalMemoryStatusEx", wintypes.BOOL, [ctypes.c_void_p]),
-        ("GetDriveTypeW", wintypes.UINT, [wintypes.LPCWSTR]),
-        ("GetVolumePathNameW", wintypes.BOOL, [wintypes.LPCWSTR, wintypes.LPWSTR, wintypes.DWORD]),
-        ("GetProcessAffinityMask", wintypes.BOOL, [wintypes.HANDLE, size_of, size_of]),
-        (
-            "GetProcessGroupAffinity",
-            wintypes.BOOL,
-            [wintypes.HANDLE, ctypes.POINTER(wintypes.USHORT), ctypes.POINTER(wintypes.USHORT)],
-        ),
-        (
-            "GetLogicalProcessorInformationEx",
-            wintypes.BOOL,
-            [ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(wintypes.DWORD)],
-        ),
-    ):
+    for name, signature in SIGNATURES.items():
         function = getattr(kernel, name)
-        function.restype, function.argtypes = result, arguments
+        function.restype, *function.argtypes = map(type_of, signature.split())
     return kernel
+
+
+def volume_root(kernel: Any, path: str) -> str | None:
+    """
+    Return where the volume that holds a path is mounted.
+    """
+    import ctypes
+
+    root = ctypes.create_unicode_buffer(1024)
+    return root.value if kernel.GetVolumePathNameW(path, root, len(root)) else None
 
 
 def memory() -> WindowsMemory | None:
@@ -149,12 +137,8 @@ def drive_kind(path: str) -> str | None:
     kernel = kernel32()
     if kernel is None:
         return None
-    import ctypes
-
-    root = ctypes.create_unicode_buffer(1024)
-    if not kernel.GetVolumePathNameW(path, root, len(root)):
-        return None
-    return DRIVE_KINDS.get(kernel.GetDriveTypeW(root.value))
+    root = volume_root(kernel, path)
+    return None if root is None else DRIVE_KINDS.get(kernel.GetDriveTypeW(root))
 
 
 def version() -> str | None:

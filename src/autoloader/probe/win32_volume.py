@@ -11,7 +11,7 @@ import struct
 from typing import Any
 
 from .questions import WindowsVolume
-from .win32 import drive_kind, kernel32
+from .win32 import drive_kind, kernel32, volume_root
 
 _QUERY_PROPERTY = 0x2D1400
 _DEVICE, _SEEK_PENALTY, _TRIM = 0, 7, 8
@@ -27,20 +27,20 @@ def volume(path: str) -> WindowsVolume | None:
         return None
     import ctypes
 
-    root = ctypes.create_unicode_buffer(1024)
-    if not kernel.GetVolumePathNameW(path, root, len(root)):
+    root = volume_root(kernel, path)
+    if root is None:
         return None
-    found = WindowsVolume(mount_point=root.value)
+    found = WindowsVolume(mount_point=root)
     if drive_kind(path) in {"remote", None}:
         return found
     name = ctypes.create_unicode_buffer(261)
-    if kernel.GetVolumeInformationW(root.value, None, 0, None, None, None, name, len(name)):
+    if kernel.GetVolumeInformationW(root, None, 0, None, None, None, name, len(name)):
         found = found._replace(filesystem=name.value or None)
     free, total = ctypes.c_uint64(0), ctypes.c_uint64(0)
-    if kernel.GetDiskFreeSpaceExW(root.value, ctypes.byref(free), ctypes.byref(total), None):
+    if kernel.GetDiskFreeSpaceExW(root, ctypes.byref(free), ctypes.byref(total), None):
         found = found._replace(total=total.value, free=free.value)
     device = ctypes.create_unicode_buffer(261)
-    if not kernel.GetVolumeNameForVolumeMountPointW(root.value, device, len(device)):
+    if not kernel.GetVolumeNameForVolumeMountPointW(root, device, len(device)):
         return found
     return _with_device(found, kernel, device.value.rstrip("\\"))
 
