@@ -21,6 +21,9 @@ HOSTS = sorted(
 AWKWARD = (
     *(
         "python",
+        "cpython",
+        "apple",
+        "ryzen",
         "dev",
         "proc",
         "sys",
