@@ -71,6 +71,11 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         names = [workloads.find(name, options.seed) for name in options.only or ()]
     except ValueError as error:
         parser.error(str(error))
+    if options.json:
+        try:
+            options.json.open("a", encoding="utf-8").close()
+        except OSError as error:
+            parser.error(f"--json: {error}. Name a file where you may write.")
     drawn = () if options.seed is None else workloads.unseen(options.seed)
     options.chosen = names or [*drawn, *workloads.WORKLOADS]
     return options

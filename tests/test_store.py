@@ -112,6 +112,29 @@ def test_folder_that_is_no_use_keeps_nothing_and_says_why(folder: str) -> None:
     assert store.read("kind", KEY) is None
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="makes a pipe with a name")
+def test_pipe_in_the_place_of_a_file_is_a_miss(tmp_path: Path) -> None:
+    """
+    Who opened it would wait for a writer for ever.
+    """
+    store = Store(tmp_path)
+    store.write("kind", KEY, 1)
+    path = only_file(tmp_path)
+    path.unlink()
+    os.mkfifo(path)
+    assert store.read("kind", KEY) is None
+    assert store.problem == f"{path} is not a file"
+
+
+@pytest.mark.parametrize("folder", ["~nobody-of-this-name/cache", "~a\0b"])
+def test_home_of_nobody_is_a_folder_that_cannot_be_used(folder: str) -> None:
+    """
+    A cache is no reason to stop; nothing is made in the working directory either.
+    """
+    store = open_store({"AUTOLOADER_CACHE_DIR": folder})
+    assert store.folder is None or not store.folder.exists()
+
+
 def test_value_that_json_does_not_take_is_not_kept(tmp_path: Path) -> None:
     """
     No half of a file is left behind.

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import secrets
+import stat
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -44,9 +45,9 @@ def open_store(environment: Mapping[str, str]) -> "Store":
     if environment.get(OFF_VARIABLE, "0") not in {"", "0"}:
         return Store(None)
     chosen = environment.get(FOLDER_VARIABLE)
-    if chosen:
-        return Store(Path(chosen).expanduser() if chosen.startswith("~") else Path(chosen))
     try:
+        if chosen:
+            return Store(Path(os.path.expanduser(chosen)))
         import platformdirs
 
         return Store(Path(platformdirs.user_cache_dir("autoloader", appauthor=False)))
@@ -80,6 +81,9 @@ class Store:
             return None
         path = self._path(kind, key)
         try:
+            if not stat.S_ISREG(path.stat().st_mode):
+                self.problem = f"{path} is not a file"
+                return None
             document = json.loads(_patiently(path.read_bytes))
         except FileNotFoundError:
             return None

@@ -204,6 +204,17 @@ def test_line_of_the_job_is_as_its_launcher_says(variables: dict[str, str], expe
     assert probe_lines(environment=clean_environment(**variables))["job"] == expected
 
 
+def test_json_of_sysctls_is_as_the_kernel_says() -> None:
+    """
+    The kernel gives none of them to who asks for 4 MiB at once.
+    """
+    memory = probe_json()["memory"]
+    folder = Path("/proc/sys/vm")
+    assert memory["swappiness"] == int((folder / "swappiness").read_text())
+    words = {"0": "heuristic", "1": "always", "2": "never"}
+    assert memory["overcommit"] == words[(folder / "overcommit_memory").read_text().strip()]
+
+
 def test_json_of_memory_is_as_the_kernel_says() -> None:
     """
     Total and swap exactly, available memory between what it was before and after, give or take other programs.

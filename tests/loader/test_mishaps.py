@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,49 @@ class Interrupted:
 
     def __next__(self) -> None:
         raise KeyboardInterrupt
+
+
+def interrupted_once(function: Any, *, where: str) -> Any:
+    """
+    Return a function that is interrupted once when it ends, if it was called below torch's function *where*.
+    """
+    done: list[None] = []
+
+    def call(*arguments: Any) -> Any:
+        found = function(*arguments)
+        if not done and where in {frame.name for frame in traceback.extract_stack()}:
+            done.append(None)
+            raise KeyboardInterrupt
+        return found
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "where"),
+    [
+        pytest.param(torch.autograd.profiler.record_function, "__exit__", "__next__", id="batch-was-taken"),
+        pytest.param(threading.Condition, "notify", "_process_data", id="indices-were-sent"),
+    ],
+)
+def test_interrupt_between_two_of_torchs_steps_says_that_a_batch_is_lost(
+    owner: Any, name: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Not a word less, nor an error of torch's bookkeeping; the next epoch is whole.
+    """
+    with auto_loader(datasets.Numbers(), 2, num_workers=2) as loader:
+        iterator = iter(loader)
+        found = [next(iterator)[0, 0].item() for _ in range(3)]
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, interrupted_once(getattr(owner, name), where=where))
+            with pytest.raises(KeyboardInterrupt):
+                found += [batch[0, 0].item() for batch in iterator]
+        with pytest.raises(LoaderClosedError, match=r"^This iterator cannot give another batch: an interrupt came"):
+            found += [batch[0, 0].item() for batch in iterator]
+        assert found == [2 * position for position in range(len(found))]
+        assert loader.state_dict()["served"] == len(found)
+        assert len(list(loader)) == 20
 
 
 def use_in_child(loader: Any, uses: str, result: Any) -> None:

@@ -3,10 +3,14 @@ What py-cpuinfo says of the processor, and the child that asks it.
 """
 
 import json
+import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from autoloader.facts import CpuFacts
@@ -80,7 +84,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     Count how often the child runs, in place of which this answers.
     """
     seen: list[Any] = []
-    monkeypatch.setattr(cpuinfo_child, "_run", lambda interpreter: seen.append(interpreter) or '{"flags": []}')
+    monkeypatch.setattr(cpuinfo_child, "_run", lambda interpreter: seen.append(interpreter) or '{"flags": ["avx"]}')
     return seen
 
 
@@ -90,8 +94,47 @@ def test_answer_is_kept_for_a_processor(tmp_path: Path, runs: list[Any]) -> None
     """
     store = Store(tmp_path)
     answers = [cpuinfo_child.ask("python", store, {"processor": name}) for name in ("a", "a", "b")]
-    assert answers == ['{"flags": []}'] * 3
+    assert answers == ['{"flags": ["avx"]}'] * 3
     assert len(runs) == 2
+
+
+@pytest.mark.parametrize("kept", ["", "garbage", "[]", "{}", 5, None])
+def test_answer_that_makes_no_sense_is_asked_for_again(tmp_path: Path, runs: list[Any], kept: Any) -> None:
+    """
+    What is kept would hide flags and caches for good.
+    """
+    store = Store(tmp_path)
+    store.write("cpuinfo", {"processor": "a"}, kept)
+    assert cpuinfo_child.ask("python", store, {"processor": "a"}) == '{"flags": ["avx"]}'
+    assert len(runs) == 1
+
+
+@pytest.mark.real_host
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no groups of processes")
+def test_child_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    """
+    And so does what it started: batch systems end jobs without asking.
+    """
+    (tmp_path / "cpuinfo.py").write_text(
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(tmp_path / 'pid')!r}, 'w').write(f'{{child.pid}}\\n')\n"
+        "time.sleep(600)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    code = "from autoloader.probe.cpuinfo_child import _run; import sys; _run(sys.executable)"
+    parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    deadline, pid = time.monotonic() + 60, ""
+    while not pid.endswith("\n") and time.monotonic() < deadline:
+        pid = (tmp_path / "pid").read_text() if (tmp_path / "pid").exists() else ""
+        time.sleep(0.01)
+    parent.kill()
+    parent.wait(60)
+    while psutil.pid_exists(int(pid)) and time.monotonic() < deadline:
+        if psutil.Process(int(pid)).status() == psutil.STATUS_ZOMBIE:
+            break
+        time.sleep(0.01)
+    assert time.monotonic() < deadline
 
 
 @pytest.mark.parametrize(

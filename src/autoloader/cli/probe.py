@@ -105,7 +105,8 @@ def _record(file: str, path: str | None, *, full: bool) -> Any:
     facts = probe_host(io=recorder, path=path, full=full)
     document, common = recorder.document(private_names(), path)
     write_record(file, json.dumps(document, indent=1, sort_keys=True) + "\n")
-    left = f", and {', '.join(map(shortened, common))} in home folders only, as it is a common word" if common else ""
+    why = "as it is a common word or short" if len(common) == 1 else "as they are common words or short"
+    left = f", and {', '.join(map(shortened, common))} in home folders only, {why}" if common else ""
     remark(
         f"Recorded in {printable(file, None)}. Replaced are the names of this user and of this host{left}; folders of "
         "homes; servers of mounts; ids of containers, GPUs and file systems. Other words and paths are not: look "

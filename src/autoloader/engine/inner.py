@@ -298,6 +298,8 @@ class InnerLoader:
             position, source.failed_position = source.failed_position, None
             if position is not None:
                 issued.failed(position)
+            if not isinstance(error, Exception) and not source.knows(issued.outstanding):
+                source.refuse(LoaderClosedError(describe("loader.interrupted")))
         elif not isinstance(error, Exception):
             issued.put_back()
         elif not isinstance(source, ThreadIterator) or source.has_failed_item:

@@ -4,7 +4,7 @@ Torch's iterator over workers, which tells who died, and who is silent.
 
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from time import monotonic
@@ -144,6 +144,14 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
             if self.failed_position is None:  # the sampler's own error: torch drops the batch that came just then
                 self.failed_position = getattr(data, "position", None)
             raise
+
+    def knows(self, outstanding: Collection[Any]) -> bool:
+        """
+        Return whether torch counts as many batches as under way as there are.
+
+        An interrupt may come between two of its steps: a batch was drawn or sent and not noted, or is taken already.
+        """
+        return len(outstanding) == len(self._task_info)
 
     def refuse(self, error: Exception) -> None:
         """

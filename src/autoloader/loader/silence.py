@@ -99,9 +99,12 @@ class SilenceReport:
         outstanding = {} if inner.issued is None else inner.issued.outstanding
         due, use = min(outstanding, default=None), read_process(silence.pid)
         stack = None if inner.stacks is None else inner.stacks.ask(silence.pid)
+        state = "gone" if use is None else (use.state or "in an unknown state")
+        if stack is None and state == "stopped":
+            stack = f"  (it was stopped by a signal, and tells no stack; 'kill -CONT {silence.pid}' lets it go on)"
         return _Seen(
             pid=silence.pid,
-            state="gone" if use is None else (use.state or "in an unknown state"),
+            state=state,
             indices="not known" if due is None else reprlib.repr(outstanding[due]),
             stack="  (no stack could be read; it may still be starting)" if stack is None else stack,
         )

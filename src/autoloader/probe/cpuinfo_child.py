@@ -17,7 +17,14 @@ from .cpu_model import parse_details
 PATIENCE_SECONDS = 20.0
 
 _CODE = """
-import sys
+import os, signal, sys, threading
+
+def end_with_parent(pipe):
+    os.read(pipe, 1)
+    os.killpg(0, signal.SIGKILL)
+
+if len(sys.argv) > 1:
+    threading.Thread(target=end_with_parent, args=(int(sys.argv[1]),), daemon=True).start()
 sys.path[:] = [folder for folder in sys.path if folder]  # what lies in the working directory is not asked
 import cpuinfo, json
 print(json.dumps({"version": cpuinfo.CPUINFO_VERSION_STRING, **cpuinfo.get_cpu_info()}))
@@ -34,7 +41,7 @@ def ask(interpreter: str, store: Store, key: Mapping[str, Any]) -> str | None:
         key: The processor, as :func:`identity` tells it, and the interpreter.
     """
     kept = store.read("cpuinfo", key)
-    if isinstance(kept, str):
+    if isinstance(kept, str) and parse_details(kept).get("flags"):
         return kept
     answer = _run(interpreter)
     if answer is not None:
@@ -45,26 +52,32 @@ def ask(interpreter: str, store: Store, key: Mapping[str, Any]) -> str | None:
 def _run(interpreter: str) -> str | None:
     """
     Run py-cpuinfo in a child, which is ended together with all that it started when the time is over.
+
+    Where the system has groups of processes, all of them also end with this process: a pipe tells the child.
     """
     import subprocess
 
+    ours, childs = (None, None) if sys.platform == "win32" else os.pipe()[::-1]
     try:
         child = subprocess.Popen(
-            [interpreter, "-c", _CODE],
+            [interpreter, "-W", "ignore", "-c", _CODE, *([] if childs is None else [str(childs)])],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            pass_fds=() if childs is None else (childs,),
             creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
         )
-    except (OSError, ValueError):
-        return None
-    try:
-        output, _ = child.communicate(timeout=PATIENCE_SECONDS)
-    except subprocess.TimeoutExpired:
+        try:
+            output, _ = child.communicate(timeout=PATIENCE_SECONDS)
+        finally:
+            _end(child)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
         return None
     finally:
-        _end(child)
+        for end in (ours, childs):
+            if end is not None:
+                os.close(end)
     text = output.decode("utf-8", "replace").strip()
     return text if child.returncode == 0 and parse_details(text) else None
 

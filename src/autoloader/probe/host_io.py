@@ -7,7 +7,7 @@ Every question answers ``None`` where the host does not say; none raises, and no
 import importlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .parse import is_python_program
@@ -28,6 +28,19 @@ from .running_process import RunningProcess
 __all__ = ["DiskSpace", "HostIO", "MainModule", "PythonThread", "RealHost", "StartMethods"]
 
 _MOST_BYTES = 4 << 20
+
+
+_PIECE_BYTES = 1 << 16
+
+
+def _pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
+    """
+    Yield a file piece by piece, up to the most that is read: the kernel refuses to give 4 MiB of a sysctl at once.
+    """
+    left = _MOST_BYTES
+    while left and (piece := read(min(left, _PIECE_BYTES))):
+        left -= len(piece)
+        yield piece
 
 
 class RealHost(RunningProcess):
@@ -54,8 +67,8 @@ class RealHost(RunningProcess):
         Return the text of a file, at most its first 4 MiB; bytes that are not UTF-8 are as Python has them in paths.
         """
         try:
-            with open(path, "rb") as file:
-                return file.read(_MOST_BYTES).decode("utf-8", "surrogateescape")
+            with open(path, "rb", buffering=0) as file:
+                return b"".join(_pieces(file.read)).decode("utf-8", "surrogateescape")
         except (OSError, ValueError):
             return None
 

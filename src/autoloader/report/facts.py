@@ -54,7 +54,7 @@ def render_every_fact(facts: HostFacts) -> str:
                 lines.append(printable(f"{f'{group}.{name}':<40}  {_value(name, value)}  [{sources[name]}]", None))
             elif value is None or value == ():
                 unknown.append(f"{group}.{name}")
-    return "\n".join([*lines, "", f"not known here: {', '.join(unknown) or 'nothing'}"])
+    return "\n".join([*lines, "", f"not known here, or there is none: {', '.join(unknown) or 'nothing'}"])
 
 
 def _value(name: str, value: Any) -> str:
