@@ -2,6 +2,7 @@
 What one process uses: memory, open files, threads, and what it is doing.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -92,3 +93,23 @@ def _open_files(process: Any) -> int:
     """
     count = getattr(process, "num_fds", None) or process.num_handles
     return int(count())
+
+
+def open_descriptors() -> frozenset[tuple[int, int, int]] | None:
+    """
+    Return the open descriptors of this process, each with the device and the number of its file.
+
+    ``None`` where the system does not list them: only Linux does so here.
+    """
+    try:
+        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        return None
+    found = set()
+    for number in numbers:
+        try:
+            status = os.fstat(number)
+        except OSError:  # the one by which the list was read
+            continue
+        found.add((number, status.st_dev, status.st_ino))
+    return frozenset(found)

@@ -137,6 +137,16 @@ def number_text(number: float) -> str:
     return f"{number:.0f}" if number >= 1000 or number == int(number) else f"{number:.3g}"
 
 
+def seconds_text(seconds: float) -> str:
+    """
+    Return a time as people read it.
+    """
+    for unit, factor in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= factor:
+            return f"{number_text(seconds / factor)} {unit}"
+    return f"{number_text(round(seconds / 1e-6, 1))} us"
+
+
 def printable(text: str, most: int | None = _MOST_CHARACTERS) -> str:
     """
     Return *text* with escapes in the place of control characters, line ends and what else cannot be seen.

@@ -1,5 +1,5 @@
 """
-What is known of a dataset before any of its samples is fetched.
+What is known of a dataset: before any of its samples is fetched, and from the first batches.
 """
 
 from dataclasses import dataclass
@@ -37,3 +37,36 @@ class DatasetTraits:
     """What the ending of *path* says that a sample is."""
     sample_bytes: int | None = None
     """Bytes of one sample where array shapes tell them; ``None`` for whatever would have to be fetched first."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Profile:
+    """
+    The first batches of a dataset, timed where they were loaded: in the training process, one sample after the other.
+
+    Seconds are wall-clock time unless they are called CPU seconds, which count all threads of the process.
+    """
+
+    batches: int
+    """Batches that were timed, 1 or more."""
+    batch_samples: float
+    """Samples a batch, the mean; 1 where the loader makes no batches."""
+    sample_seconds: float
+    """Seconds that fetching a sample takes, the mean without the first access."""
+    sample_cpu_seconds: float
+    """CPU seconds of the same, never more than *sample_seconds* where one thread does all the work."""
+    sample_deviation_seconds: float | None = None
+    """Standard deviation of *sample_seconds* among samples; ``None`` where only whole batches could be timed."""
+    first_access_seconds: float = 0.0
+    """What the very first sample took beyond an ordinary one, as far as it stands out: opening files, importing."""
+    collate_seconds: float = 0.0
+    """Seconds that ``collate_fn`` takes to make a batch, all of them CPU seconds."""
+    batch_bytes: int | None = None
+    """Bytes of a batch as it travels from a worker; ``None`` where it cannot be pickled."""
+    transfer_seconds: float | None = None
+    """CPU seconds that putting a batch where another process finds it takes, by a copy of one; ``None`` where it cannot
+    be pickled."""
+    step_seconds: float | None = None
+    """Seconds between batches that the training loop kept for itself; ``None`` while it has not come back."""
+    step_cpu_seconds: float | None = None
+    """CPU seconds of the same; ``None`` where that is."""

@@ -20,7 +20,7 @@ from autoloader.facts import (
     StartMethodFacts,
     SystemFacts,
 )
-from autoloader.loader import beginning, deaths, warn
+from autoloader.loader import beginning, deaths, opening, warn
 
 HOST = HostFacts(
     system=SystemFacts(platform="linux", wsl_version=0),
@@ -65,7 +65,16 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     for user in (beginning, deaths):
         monkeypatch.setattr(user, "probe_memory", lambda: known.facts)
     monkeypatch.setattr(warn, "_said", set())
+    monkeypatch.setattr(opening, "world_size", lambda: 2)  # ranks of a group measure nothing
     return known
+
+
+@pytest.fixture
+def measuring(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Let loaders time their first batches, and choose by that. Without this their two workers are known beforehand.
+    """
+    monkeypatch.setattr(opening, "world_size", lambda: 1)
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,9 @@ from torch.utils.data import BatchSampler, DataLoader, RandomSampler, Sequential
 
 import datasets
 from autoloader import auto_loader
+from loader.chosen import chosen
+
+pytestmark = pytest.mark.usefixtures("measuring")
 
 
 def slow(num_workers: int) -> Any:
@@ -145,16 +148,18 @@ def test_batches_of_a_sampler_that_draws_early_equal_torch(num_workers: int, bat
 
 @pytest.mark.slow_spawn
 @pytest.mark.parametrize("batch_size", [3, None])
-def test_order_with_workers_that_stay_equals_torch_for_a_sampler_that_draws_early(batch_size: int | None) -> None:
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_order_of_a_sampler_that_draws_early_depends_on_no_number_of_ours(
+    batch_size: int | None, num_workers: int
+) -> None:
     """
-    Kept workers draw from the global generator what starting new ones would: three epochs of the same order.
+    Torch asks a sampler once more where it starts workers. With a number of ours it is asked as without any.
     """
     arguments: dict[str, Any] = {"sampler": EagerSampler(), "batch_size": batch_size}
     seed()
-    expected = epochs_of(DataLoader(datasets.Numbers(), num_workers=2, **arguments), 3)
+    expected = epochs_of(DataLoader(datasets.Numbers(), **arguments), 3)
     seed()
-    with auto_loader(datasets.Numbers(), **arguments) as loader:
-        assert (loader.num_workers, loader.plan.value("persistent_workers")) == (2, True)
+    with chosen(datasets.Numbers(), num_workers, **arguments) as loader:
         assert epochs_of(loader, 3) == expected
 
 

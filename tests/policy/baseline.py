@@ -6,7 +6,9 @@ files or processes; a quiet process that forks, of an ordinary Python; a map-sty
 read in batches of 64 for many epochs.
 
 A row names what differs as ``record.field``: ``cpu.quota_cpus`` and the other groups of facts, ``traits.path``,
-``request.epochs``, and ``fixed.num_workers`` for an argument of the user's.
+``request.epochs``, and ``fixed.num_workers`` for an argument of the user's. One that names ``profile.step_seconds`` or
+``outlook.batches_left`` was measured: it takes a second of CPU to load a batch of 50 samples, and a quarter of one to
+train on it.
 """
 
 from collections.abc import Mapping
@@ -27,8 +29,8 @@ from autoloader.facts import (
     SystemFacts,
 )
 from autoloader.plan import LoaderRequest, Plan
-from autoloader.policy import recommend
-from autoloader.traits import DatasetTraits
+from autoloader.policy import Measured, Outlook, recommend
+from autoloader.traits import DatasetTraits, Profile
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 NO_LIMIT = float("inf")
@@ -65,6 +67,18 @@ FACTS = HostFacts(
 )
 TRAITS = DatasetTraits(style="map", samples=100_000, batches_per_epoch=1563, path="/data/train")
 REQUEST = LoaderRequest(batch_size=64)
+PROFILE = Profile(
+    batches=2,
+    batch_samples=50,
+    sample_seconds=0.02,
+    sample_cpu_seconds=0.02,
+    sample_deviation_seconds=0.001,
+    batch_bytes=MIB,
+    transfer_seconds=0.001,
+    step_seconds=0.25,
+    step_cpu_seconds=0.25,
+)
+OUTLOOK = Outlook(batches_left=1561, batches=1563, epochs_left=1)
 
 ITERABLE = {"traits.style": "iterable", "traits.samples": None, "traits.batches_per_epoch": None}
 NO_ACCELERATOR = {"accelerator.kind": None, "accelerator.devices": 0}
@@ -91,6 +105,13 @@ def cpus(count: int) -> dict[str, Any]:
     return {"cpu.logical": count, "cpu.affinity": numbers, "cpu.cpuset": numbers}
 
 
+def own_mask(count: int) -> dict[str, Any]:
+    """
+    Return what differs where this rank was put on *count* CPUs by a launcher that may use all of the baseline's.
+    """
+    return {"cpu.affinity": tuple(range(count)), "cpu.launcher_affinity": tuple(range(64))}
+
+
 def bound_cpu(cpu: CpuFacts) -> CpuFacts:
     """
     Return *cpu* with the smallest of its limits as the usable CPUs, the first of equal ones.
@@ -115,18 +136,31 @@ def situation(changes: Mapping[str, Any]) -> tuple[HostFacts, DatasetTraits, Loa
     groups: dict[str, dict[str, Any]] = {}
     for key, value in changes.items():
         record, _, field = key.partition(".")
-        groups.setdefault(record, {})[field] = value
+        if record not in {"profile", "outlook"}:
+            groups.setdefault(record, {})[field] = value
     traits = replace(TRAITS, **groups.pop("traits", {}))
     request = replace(REQUEST, fixed=groups.pop("fixed", {}), **groups.pop("request", {}))
     facts = FACTS._replace(**{name: getattr(FACTS, name)._replace(**fields) for name, fields in groups.items()})
     return facts._replace(cpu=bound_cpu(facts.cpu)), traits, request
 
 
+def measured(changes: Mapping[str, Any]) -> Measured | None:
+    """
+    Return what was measured, with *changes*; ``None`` where they name nothing of it.
+    """
+    fields = [key.partition(".") for key in changes]
+    profile = {field: changes[f"profile.{field}"] for record, _, field in fields if record == "profile"}
+    outlook = {field: changes[f"outlook.{field}"] for record, _, field in fields if record == "outlook"}
+    if not profile and not outlook:
+        return None
+    return Measured(replace(PROFILE, **profile), OUTLOOK._replace(**outlook))
+
+
 def plan_for(changes: Mapping[str, Any]) -> Plan:
     """
     Return the plan for the baseline with *changes*.
     """
-    return recommend(*situation(changes))
+    return recommend(*situation(changes), measured(changes))
 
 
 def decision(changes: Mapping[str, Any], name: str) -> tuple[Any, str]:

@@ -252,6 +252,22 @@ def test_chosen_context_is_the_first_candidate(changes: Mapping[str, Any]) -> No
     assert choose_multiprocessing_context(facts, request) == start_candidates(facts, request)[0]
 
 
+@pytest.mark.parametrize(
+    ("changes", "value", "rule"),
+    [
+        pytest.param({}, "forkserver", "multiprocessing_context.handle-opened", id="baseline"),
+        pytest.param(FORKSERVER, "forkserver", "multiprocessing_context.process-default", id="python-3.14"),
+        pytest.param(SPAWN, "spawn", "multiprocessing_context.process-default", id="spawn"),
+    ],
+)
+def test_files_that_fetching_has_opened_exclude_fork(changes: Mapping[str, Any], value: str, rule: str) -> None:
+    """
+    Where samples that were fetched here have left files open, no candidate forks.
+    """
+    facts, _, request = situation(changes)
+    assert [(each.value, each.rule) for each in start_candidates(facts, request, has_opened=True)] == [(value, rule)]
+
+
 A_THREAD = (
     "fork is not safe: other threads run in this process ('Thread-1 (watch)'), and a lock that one holds would never "
     "be released"

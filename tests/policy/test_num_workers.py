@@ -23,6 +23,7 @@ from policy.baseline import (
     WINDOWS,
     cpus,
     decision,
+    own_mask,
     plan_for,
 )
 
@@ -66,19 +67,25 @@ RANK_ROWS = [
         {"job.local_world_size": 2, "cpu.quota_cpus": 8.0}, 2, "num_workers.local-ranks", id="2-ranks-share-a-quota"
     ),
     pytest.param(
-        {"job.local_world_size": 8, "cpu.affinity": tuple(range(8))},
+        {"job.local_world_size": 8, **own_mask(8)},
         6,
         "num_workers.cpu-affinity",
         id="8-ranks-bound-to-8-each",
     ),
     pytest.param(
-        {"job.local_world_size": 8, "cpu.affinity": tuple(range(8)), "cpu.cpuset": tuple(range(8))},
+        {"job.local_world_size": 8, **own_mask(8), "cpu.cpuset": tuple(range(8))},
         1,
         "num_workers.local-ranks",
         id="8-ranks-in-a-container-of-8-cpus",
     ),
     pytest.param(
-        {"job.local_world_size": 8, "cpu.affinity": tuple(range(8)), "cpu.cpuset": None},
+        {"job.local_world_size": 8, **own_mask(8), "cpu.launcher_affinity": tuple(range(8))},
+        1,
+        "num_workers.local-ranks",
+        id="8-ranks-of-a-launcher-on-8-cpus",
+    ),
+    pytest.param(
+        {"job.local_world_size": 8, **own_mask(8), "cpu.cpuset": None},
         6,
         "num_workers.cpu-affinity",
         id="bound-ranks-without-a-cpuset",
@@ -359,10 +366,61 @@ REQUEST_ROWS = [
     pytest.param({"fixed.prefetch_factor": 2}, 16, "num_workers.unmeasured", id="prefetch-with-workers"),
 ]
 
+QUICK_STEPS = {"profile.step_seconds": 0.1, "profile.step_cpu_seconds": 0.1}
+NO_STEPS = {"profile.step_seconds": 0.0, "profile.step_cpu_seconds": 0.0}
+NO_STEPS_SEEN = {"profile.step_seconds": None, "profile.step_cpu_seconds": None}
+WAITING = {"profile.sample_cpu_seconds": 0.0002, "profile.step_seconds": 0.02, "profile.step_cpu_seconds": 0.02}
+FEW_LEFT = {"outlook.batches_left": 3, "outlook.batches": 5}
+TINY = {"profile.sample_seconds": 1e-5, "profile.sample_cpu_seconds": 1e-5}
+
+MEASURED_ROWS = [
+    pytest.param({"profile.batches": 2}, 4, "num_workers.measured", id="4-workers-load-in-the-time-of-a-step"),
+    pytest.param(QUICK_STEPS, 10, "num_workers.measured", id="10-workers-load-in-the-time-of-a-quicker-step"),
+    pytest.param(
+        {**QUICK_STEPS, "cpu.quota_cpus": 4.0}, 4, "num_workers.measured", id="loading-and-steps-fill-a-quota-of-4"
+    ),
+    pytest.param({**NO_STEPS, "cpu.quota_cpus": 2.0}, 2, "num_workers.measured", id="loading-fills-a-quota-of-2"),
+    pytest.param(
+        {**NO_STEPS, "job.local_world_size": 32}, 2, "num_workers.measured", id="loading-fills-the-2-cpus-of-a-rank"
+    ),
+    pytest.param({**WAITING, "cpu.quota_cpus": 2.0}, 47, "num_workers.measured", id="data-that-waits-needs-no-cpus"),
+    pytest.param({**SPAWN, **FEW_LEFT}, 4, "num_workers.measured", id="8-seconds-of-loading-pay-for-spawning"),
+    pytest.param(
+        {**SPAWN, **FEW_LEFT, "profile.sample_seconds": 0.001, "profile.sample_cpu_seconds": 0.001},
+        0,
+        "num_workers.inline-is-faster",
+        id="half-a-second-of-loading-does-not",
+    ),
+    pytest.param(TINY, 0, "num_workers.inline-is-faster", id="half-a-millisecond-a-batch"),
+    pytest.param({**TINY, "fixed.prefetch_factor": 4}, 1, "num_workers.needed", id="inline-but-the-user-prefetches"),
+    pytest.param({"profile.transfer_seconds": None}, 0, "num_workers.cannot-send", id="batch-cannot-be-pickled"),
+    pytest.param(
+        {**QUICK_STEPS, "memory.headroom_bytes": 1 * GIB}, 7, "num_workers.memory", id="1-gib-holds-7-with-2-batches"
+    ),
+    pytest.param(
+        {"profile.batches": 2, "shared_memory.free_bytes": 64 * MIB},
+        4,
+        "num_workers.measured",
+        id="docker's-64-mib-of-shm-hold-batches-of-a-known-size",
+    ),
+    pytest.param({**QUICK_STEPS, **HDD}, 2, "num_workers.storage-hdd", id="spinning-disk-measured"),
+    pytest.param({**QUICK_STEPS, **ITERABLE, "traits.num_shards": 4}, 4, "num_workers.shards", id="4-shards-measured"),
+    pytest.param(
+        {**NO_STEPS_SEEN, **NO_ACCELERATOR, **cpus(16)},
+        4,
+        "num_workers.no-accelerator",
+        id="no-step-seen-and-no-accelerator",
+    ),
+    pytest.param(NO_STEPS_SEEN, 62, "num_workers.measured", id="no-step-seen-beside-an-accelerator"),
+    pytest.param({**QUICK_STEPS, "fixed.num_workers": 3}, 3, "num_workers.fixed", id="fixed-whatever-was-measured"),
+    pytest.param({**QUICK_STEPS, **DAEMONIC}, 0, "num_workers.daemonic", id="daemonic-whatever-was-measured"),
+]
+
 
 @pytest.mark.parametrize(
     ("changes", "value", "rule"),
     [
+        *MEASURED_ROWS,
         *(*CPU_ROWS, *RANK_ROWS, *PRIOR_ROWS, *STORAGE_ROWS, *RESOURCE_ROWS),
         *(*OBSTACLE_ROWS, *PROCESS_ROWS, *DATASET_ROWS, *DATASET_FIRST_ROWS, *REQUEST_ROWS),
     ],
@@ -393,6 +451,28 @@ def test_num_workers_of_the_baseline_lists_what_did_not_bind() -> None:
     ("changes", "because"),
     [
         pytest.param({}, "nothing was measured", id="unmeasured"),
+        pytest.param(
+            {"profile.batches": 2},
+            "a batch takes 1 s to load (1 s of it CPU), and 250 ms to train on: more than 4 would not be faster by 3 %",
+            id="measured",
+        ),
+        pytest.param(
+            {**NO_STEPS_SEEN, **NO_ACCELERATOR, **cpus(16)},
+            "a quarter, at least 1, as training without an accelerator needs the CPU: 16 usable CPUs (logical); by "
+            "what was measured, 16 would be faster",
+            id="measured-but-bound",
+        ),
+        pytest.param(
+            TINY,
+            "a batch takes 500 us to load (500 us of it CPU), and 250 ms to train on, and 1 ms to come from a worker",
+            id="quick-to-load",
+        ),
+        pytest.param(
+            {**SPAWN, **FEW_LEFT, "profile.sample_seconds": 0.001, "profile.sample_cpu_seconds": 0.001},
+            "a batch takes 50 ms to load (50 ms of it CPU), and 250 ms to train on: workers would not make up for "
+            "their start",
+            id="few-left",
+        ),
         pytest.param({"cpu.quota_cpus": 2.0}, "2 usable CPUs (quota_cpus)", id="quota"),
         pytest.param(cpus(1), "1 usable CPU (logical)", id="one-cpu"),
         pytest.param(cpus(8), "8 usable CPUs (logical), less 2 for the training process", id="reserve"),

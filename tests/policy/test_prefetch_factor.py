@@ -54,6 +54,14 @@ ROWS = [
     pytest.param(
         {"limits.open_files_soft": 64, "fixed.num_workers": 4}, 1, "prefetch_factor.open-files", id="no-files-at-all"
     ),
+    pytest.param({"profile.batches": 2}, 2, "prefetch_factor.default", id="even-batches"),
+    pytest.param({"profile.sample_deviation_seconds": 0.1}, 4, "prefetch_factor.uneven", id="uneven-batches"),
+    pytest.param(
+        {"profile.sample_deviation_seconds": 0.05}, 2, "prefetch_factor.default", id="samples-that-make-even-batches"
+    ),
+    pytest.param(
+        {"profile.sample_deviation_seconds": None}, 2, "prefetch_factor.default", id="samples-that-come-together"
+    ),
     pytest.param({"fixed.prefetch_factor": 8}, 8, "prefetch_factor.fixed", id="fixed"),
     pytest.param(
         {"fixed.prefetch_factor": 8, **SHM_FOR_12_BATCHES}, 8, "prefetch_factor.fixed", id="fixed-in-small-shm"

@@ -12,7 +12,7 @@ import torch
 
 from ..errors import LoaderClosedError
 from ..findings import describe
-from ..profiling import generators_in
+from ..profiling import BatchClock, generators_in
 from .delivery import Collate, InlineCollate
 from .issue import IN_WORKER, Arrival, IssuedIndices
 from .news import News
@@ -84,6 +84,7 @@ class InnerLoader:
         stream: Where an iterable-style dataset stands that keeps its own state; ``None`` for any other.
         ahead: Batches that such a thread loads before they are asked for.
         cpus: CPUs for the workers, where they would inherit fewer than the user meant.
+        clock: What times the batches, where they load inline.
     """
 
     live: ClassVar[weakref.WeakSet["InnerLoader"]] = weakref.WeakSet()
@@ -104,8 +105,10 @@ class InnerLoader:
         stream: Stream | None = None,
         ahead: int = 2,
         cpus: frozenset[int] | None = None,
+        clock: BatchClock | None = None,
     ) -> None:
         self.settings = dict(settings)
+        self._clock = clock
         self.held, self.version = held, version
         self.wanted: Mapping[str, Any] | None = None
         self.was_exhausted = False
@@ -134,8 +137,8 @@ class InnerLoader:
         if self.delivers:
             collate = Collate(collate_fn, arrival)
         else:
-            collate = InlineCollate(collate_fn)
-            collate.arrival = arrival
+            collate = InlineCollate(collate_fn if self._clock is None else self._clock.collating(collate_fn))
+            collate.arrival, arrival.clock = arrival, self._clock
         arguments = {**rest, **settings, "collate_fn": collate}
         if self._on_inline is not None:
             arguments["timeout"] = 0  # torch has none without workers; the thread has
@@ -270,6 +273,14 @@ class InnerLoader:
             self._source = iter(())
         self.has_failed = False
         return self._source
+
+    def stop_timing(self) -> None:
+        """
+        Load on without the clock.
+        """
+        self.arrival.clock = None
+        if self._clock is not None:
+            self._clock.is_stopped = True
 
     def note_served(self, state: CopyState | None) -> None:
         """

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch.utils.data import get_worker_info
 
-from ..profiling import generators_in
+from ..profiling import BatchClock, generators_in
 from .news import News, hear
 from .randomness import BaseSeed, DrawWatch, HeldGenerators, InlineStreams, Key, seed_global
 
@@ -23,9 +23,10 @@ class Arrival:
     There is one for each loader that loads inline, and one for each worker, which is pickled by its name.
     """
 
-    __slots__ = ("_collate", "_held", "_unheard", "_version", "failure", "key", "position", "samples")
+    __slots__ = ("_collate", "_held", "_unheard", "_version", "clock", "failure", "key", "position", "samples")
 
     def __init__(self) -> None:
+        self.clock: BatchClock | None = None
         self.start(0, None)
 
     def start(self, version: int, collate: Any) -> None:
@@ -129,8 +130,8 @@ class IssuedIndices:
     A sampler over the user's sampler or batch sampler.
 
     torch calls ``iter()`` on a sampler twice when it starts workers. As with torch alone, the user's sampler is asked
-    again then; but once a batch was handed out, ``iter()`` goes on with the running iterator, so that another
-    DataLoader can continue an epoch.
+    again then, unless batches are to be the same with any number of workers, as they are without. But once a batch was
+    handed out, ``iter()`` goes on with the running iterator, so that another DataLoader can continue an epoch.
 
     ``count`` is the number of batches that were issued, those served elsewhere included. ``outstanding`` has the
     indices of each batch that is issued and that the training loop does not have yet, by
@@ -187,7 +188,7 @@ class IssuedIndices:
         Forget the running iterator and what it gave: the next ``iter()`` asks the sampler.
         """
         self._iterator: Iterator[Any] = iter(())
-        self._has_begun = False
+        self._is_asked = self._has_begun = False
         self.count = self._skip = self._first
         self.again: list[int] = []
         self.outstanding: dict[int, Any] = {}
@@ -253,8 +254,9 @@ class IssuedIndices:
         return len(self._sampler)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Any]:
-        if not self._has_begun:
-            self._iterator = iter(self._sampler)
+        asks_once = self._salts is not None
+        if not self._has_begun and not (asks_once and self._is_asked):
+            self._iterator, self._is_asked = iter(self._sampler), True
         if not self._has_base:
             self.base.draw()
             self._has_base = True
@@ -336,4 +338,5 @@ class _HandingOut:
         inline.position, inline.key, inline.samples = position, issued.key, {}
         if issued.streams is not None:
             issued.streams.begin(position)
-        return issued.outstanding[position]
+        indices = issued.outstanding[position]
+        return indices if inline.clock is None else inline.clock.begin(indices)

@@ -102,13 +102,13 @@ FINDINGS = (
         id="process.not-forked",
         title="Workers are not forked where torch would fork them",
         text=(
-            "multiprocessing_context.fork-unsafe: workers start by {method}, because {because}; "
+            "{rule}: workers start by {method}, because {because}; "
             "they import your modules anew, so that global variables, the environment and torch's defaults are "
             "not as you set them at run time."
         ),
         fix=(
             "Pass multiprocessing_context='{method}' if that is fine, or 'fork' if fork is safe here after all. "
-            "To silence this: warnings.filterwarnings('ignore', 'multiprocessing_context.fork-unsafe')."
+            "To silence this: warnings.filterwarnings('ignore', '{rule}')."
         ),
     ),
     Finding(

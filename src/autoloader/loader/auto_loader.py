@@ -17,14 +17,16 @@ from ..plan import LoaderRequest, Plan
 from ..policy import Obstacle, with_own_persistence
 from ..probe import probe_environment, probe_host, probe_process
 from ..processes import read_process
-from ..profiling import find_open_handle, inspect_dataset
+from ..profiling import BatchClock, find_open_handle, inspect_dataset
 from ..profiling.inspect import length_of
 from ..start import main_guard
+from ..traits import DatasetTraits
 from .beginning import begin_epoch
 from .course import Course, warn_of_fast_forward, warn_of_no_place
 from .epochs import samplers_of
 from .frameworks import is_called_by_lightning
 from .inners import Inners, Parts
+from .opening import FirstBatches
 from .planning import (
     WORDS,
     batches_per_epoch,
@@ -47,6 +49,7 @@ from .starting import (
     settle,
     with_inline,
     with_numa_note,
+    without_workers,
 )
 from .statistics import LoaderStats
 
@@ -157,18 +160,22 @@ class AutoLoader(DataLoader[B_co]):
         self._is_copy = main_guard.is_starting_worker()  # which imports the script again: it neither looks nor speaks
         environment = probe_environment()
         self._is_off = is_switched_off(environment)
+        self._has_given_plan = plan is not None
         shares = None
         if distributed and not self._is_copy:
             users = batch_sampler if sampler is None else sampler
             shares = distributed_sampler(dataset, users, shuffle=shuffle, seed=seed, environment=environment)
             sampler, shuffle = shares, shuffle if shares is None else None
         self._facts = HostFacts()
+        self._traits = DatasetTraits(style=self._style_of(dataset))
         if self._is_off:
             self.plan = switched_off_plan(request)
         else:
             size = (batch_size, sampler, batch_sampler, drop_last)
             batches = None if self._is_copy else batches_per_epoch(dataset, *size)
-            traits = inspect_dataset(dataset, batches_per_epoch=batches, has_own_collate=collate_fn is not None)
+            self._traits = traits = inspect_dataset(
+                dataset, batches_per_epoch=batches, has_own_collate=collate_fn is not None
+            )
             if not self._is_copy:
                 self._facts = probe_host(path=None if traits.is_remote else traits.path)
             self.plan = make_plan(request, self._facts, traits, given=plan)
@@ -188,16 +195,35 @@ class AutoLoader(DataLoader[B_co]):
             **extra,
             **self.plan.as_kwargs(),
         )
-        notes = not_sharded(samplers_of(self.sampler, self.batch_sampler))
-        noted = replace(self.plan, notes=(*self.plan.notes, *notes)) if notes else self.plan
-        self.plan = with_numa_note(noted, self._facts, self.numa)
+        self.plan = self._with_notes(self.plan)
         self._makes_order = sampler is None and batch_sampler is None and generator is None
         self._is_constructed = True
         if not self._is_copy:
-            logger.info("plan: %s", ", ".join(f"{name}={choice.value}" for name, choice in self.plan.choices.items()))
+            self._log_plan()
+
+    def _log_plan(self) -> None:
+        logger.info("plan: %s", ", ".join(f"{name}={choice.value}" for name, choice in self.plan.choices.items()))
+
+    def _with_notes(self, plan: Plan) -> Plan:
+        """
+        Return *plan* with what only a loader can note: that ranks share nothing, and where workers run.
+        """
+        notes = not_sharded(samplers_of(self.sampler, self.batch_sampler))
+        noted = replace(plan, notes=(*plan.notes, *notes)) if notes else plan
+        return with_numa_note(noted, self._facts, self.numa)
+
+    def _take_plan(self, plan: Plan) -> None:
+        """
+        Go on with another plan of ours, and show its settings as torch's loader shows its own.
+        """
+        self.plan, shown = self._with_notes(plan), plan.as_kwargs()
+        for name in ("num_workers", "prefetch_factor", "multiprocessing_context"):
+            DataLoader.__setattr__(self, name, shown.get(name))
+        self._log_plan()
 
     def _reset_live_state(self) -> None:
         self._inners = Inners()
+        self._first = FirstBatches()
         self._torchs_iterator: Any = None
 
     def check_worker_number_rationality(self) -> None:
@@ -245,14 +271,27 @@ class AutoLoader(DataLoader[B_co]):
             if kept is not None and kept.issued is None and (course.epochs.has_news or course.has_resumed):
                 self._inners.drop_kept()  # only indices bring news to workers
                 kept = None
-            settings = self._settle() if kept is None else None
-            iterator = begin_epoch(self, kept, settings, begun)
+            settings, clock = (None, None) if kept is not None else self._settings_for_epoch()
+            iterator = begin_epoch(self, kept, settings, begun, clock)
             self._inners.add(iterator)
         return iterator
 
+    def _settings_for_epoch(self) -> tuple[dict[str, Any], BatchClock | None]:
+        """
+        Return how a new epoch begins to load, and where its first batches are to be timed, inline, what times them.
+        """
+        clock = self._first.clock_for_epoch(self)
+        if clock is None or self.on_unsafe == "raise":
+            settings = self._settle(stacklevel=4)
+        return (settings, None) if clock is None else (without_workers(self._parts().wanted(self.plan)), clock)
+
+    @staticmethod
+    def _style_of(dataset: Any) -> Literal["map", "iterable"]:
+        return "iterable" if isinstance(dataset, IterableDataset) else "map"
+
     @property
     def _style(self) -> Literal["map", "iterable"]:
-        return "iterable" if isinstance(self.dataset, IterableDataset) else "map"
+        return self._style_of(self.dataset)
 
     def _settled(self) -> Started:
         """
@@ -263,21 +302,33 @@ class AutoLoader(DataLoader[B_co]):
         plan = with_own_persistence(self.plan)
         if self._is_copy or (not plan.value("num_workers") and plan.choices["backend"].rule == "backend.no-workers"):
             return Started(plan, None)
-        now, facts = probe_process(), probe_host() if self._facts == HostFacts() else self._facts
-        self._facts = facts = at_this_moment(facts, now)
+        facts = self._look_again()
         parts = {"dataset": self.dataset, "collate_fn": self.collate_fn, "worker_init_fn": self.worker_init_fn}
-        return settle(plan, facts, parts, style=self._style, open_handle=find_open_handle(self.dataset))
+        has_opened = self._first.undo_traces(plan)
+        handle = find_open_handle(self.dataset)
+        return settle(plan, facts, parts, style=self._style, open_handle=handle, has_opened=has_opened)
 
-    def _settle(self) -> dict[str, Any]:
+    def _look_again(self) -> HostFacts:
+        """
+        Return what is known of the host, with the state of this process as it is now.
+        """
+        facts = probe_host() if self._facts == HostFacts() else self._facts
+        self._facts = at_this_moment(facts, probe_process())
+        return self._facts
+
+    def _settle(self, *, stacklevel: int = 3) -> dict[str, Any]:
         """
         Settle the plan, say what has to be said, and return the settings of workers that are about to start.
+
+        Args:
+            stacklevel: How many frames above this one the user's own line is.
         """
         plan, found = self._settled()
         if found is not None:
-            self._fall_back(plan, found, stacklevel=3)
+            self._fall_back(plan, found, stacklevel=stacklevel)
         self.plan = plan = with_numa_note(plan, self._facts, self.numa)
         if plan.value("backend") == "process":
-            report_method(plan, self._facts, stacklevel=3)
+            report_method(plan, self._facts, stacklevel=stacklevel)
         return self._parts().settings(plan, self.timeout)
 
     def _fall_back(self, plan: Plan, found: Obstacle, *, stacklevel: int) -> None:
@@ -391,7 +442,7 @@ class AutoLoader(DataLoader[B_co]):
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        live = {"_inners", "_torchs_iterator", "_facts"}
+        live = {"_inners", "_torchs_iterator", "_facts", "_first"}
         return {name: value for name, value in self.__dict__.items() if name not in live}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -13,10 +13,12 @@ from ..errors import ArgumentError
 from ..findings import describe
 from ..policy.multiprocessing_context import method_name
 from ..probe import probe_memory
+from ..profiling import BatchClock
 from .course import Beginning, Course, warn_of_restarted_stream
 from .deaths import Deaths
 from .epochs import samplers_of
 from .iterator import LoaderIterator
+from .opening import Opening
 from .resume import Progress
 from .silence import SilenceReport
 from .starting import cpus_for_workers, is_users, start_failed, with_fallback, with_fewer_workers
@@ -26,7 +28,11 @@ if TYPE_CHECKING:
 
 
 def begin_epoch(
-    loader: "AutoLoader[Any]", kept: InnerLoader | None, settings: dict[str, Any] | None, begun: float
+    loader: "AutoLoader[Any]",
+    kept: InnerLoader | None,
+    settings: dict[str, Any] | None,
+    begun: float,
+    clock: BatchClock | None = None,
 ) -> LoaderIterator:
     """
     Return the iterator over a new epoch, or over the rest of one that was resumed.
@@ -36,6 +42,7 @@ def begin_epoch(
         kept: The workers that serve it; ``None`` for new ones.
         settings: How new ones load.
         begun: When the user asked for it.
+        clock: What times the first batches, which load inline then.
     """
     course, samplers = loader._course, samplers_of(loader.sampler, loader.batch_sampler)
     rank = loader._facts.job.local_rank
@@ -59,7 +66,7 @@ def begin_epoch(
         loader._inners.drop_kept()
         kept, settings = None, loader._settle()
 
-    inner = kept or _make_inner(loader, settings or {}, resumed=beginning.stream)
+    inner = kept or _make_inner(loader, settings or {}, resumed=beginning.stream, clock=clock)
     deaths, silence = _deaths(loader, inner), SilenceReport(inner, beginning.record)
     inner.on_silence = weakref.WeakMethod(silence.note)  # kept workers may be stuck in what is left of the last epoch
     with beginning.replay():
@@ -76,14 +83,37 @@ def begin_epoch(
     if inner.issued is None and inner.stream is None:
         served = 0
     course.progress = Progress(number, inner.issued, inner.stream, beginning.begun_with, served=served)
-    return LoaderIterator(
+    opening = (
+        None if clock is None else Opening(loader, inner, source, clock=clock, continue_elsewhere=continue_elsewhere)
+    )
+    iterator = LoaderIterator(
         inner,
-        source,
+        opening or source,
         progress=course.progress,
         record=beginning.record,
         deaths=deaths,
         on_exhausted=lambda: course.note_exhausted(samplers),
     )
+    if opening is not None:
+        opening.serve(iterator)
+    return iterator
+
+
+def continue_elsewhere(
+    loader: "AutoLoader[Any]", inner: InnerLoader, settings: dict[str, Any]
+) -> tuple[InnerLoader, Any, Deaths]:
+    """
+    Return what goes on with an epoch that began inline, its iterator, and what is done when its workers die.
+    """
+    new = _make_inner(loader, settings, replaces=inner)
+    try:
+        source = new.continue_epoch()
+    except WorkerStartError as error:
+        found = start_failed(error)
+        loader._fall_back(with_fallback(loader.plan, found, loader._style), found, stacklevel=5)
+        new = _make_inner(loader, loader._parts().settings(loader.plan, loader.timeout), replaces=new)
+        source = new.continue_epoch()
+    return new, source, _deaths(loader, new)
 
 
 def _begin_without(
@@ -134,6 +164,7 @@ def _make_inner(
     *,
     replaces: InnerLoader | None = None,
     resumed: Mapping[str, Any] | None = None,
+    clock: BatchClock | None = None,
 ) -> InnerLoader:
     return loader._inners.make(
         loader._parts(),
@@ -143,5 +174,6 @@ def _make_inner(
         resumed=resumed,
         version=loader._course.epochs.version,
         on_inline=loader._note_inline if loader.plan.value("backend") == "thread" else None,
+        clock=clock,
         cpus=cpus_for_workers(loader._facts, loader.numa, settings.get("num_workers", 0)),
     )

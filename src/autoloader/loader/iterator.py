@@ -130,6 +130,19 @@ class LoaderIterator:
         self._record.restarts += 1
         self._listen(self.inner)
 
+    def draw_from(self, source: Any) -> None:
+        """
+        Draw what is left of the epoch from another iterator over the same inner loader.
+        """
+        self._source = source
+
+    def continue_with(self, inner: InnerLoader, source: Any, deaths: Deaths) -> None:
+        """
+        Go on with another inner loader, to which the rest of the epoch was given, and its iterator.
+        """
+        self.inner, self._source, self._deaths = inner, source, deaths
+        self._listen(inner)
+
     def _listen(self, inner: InnerLoader) -> None:
         self._silence: SilenceReport | None = SilenceReport(inner, self._record)
         self._arrival, self._delivers = inner.arrival, inner.delivers

@@ -22,7 +22,7 @@ logger = logging.getLogger("autoloader")
 
 NUMA_NEAR = "host.numa-near"
 GUARD = "missing-main-guard"
-FORK_UNSAFE = "multiprocessing_context.fork-unsafe"
+FORK_UNSAFE = frozenset({"multiprocessing_context.fork-unsafe", "multiprocessing_context.handle-opened"})
 _NOTHING_TO_FIX = frozenset({"nested-worker", "daemonic"})
 
 
@@ -35,7 +35,15 @@ class Started(NamedTuple):
     obstacle: Obstacle | None
 
 
-def settle(plan: Plan, facts: HostFacts, parts: Mapping[str, Any], *, style: str, open_handle: str | None) -> Started:
+def settle(
+    plan: Plan,
+    facts: HostFacts,
+    parts: Mapping[str, Any],
+    *,
+    style: str,
+    open_handle: str | None,
+    has_opened: bool = False,
+) -> Started:
     """
     Choose the start method and the backend of workers that are about to start.
 
@@ -45,10 +53,11 @@ def settle(plan: Plan, facts: HostFacts, parts: Mapping[str, Any], *, style: str
         parts: What a worker would get, by the names that the user knows it by.
         style: Whether the dataset is map-style or iterable-style.
         open_handle: The attribute of the dataset that holds an open file.
+        has_opened: Whether fetching samples in this process has opened files that are still open.
     """
     context = plan.choices["multiprocessing_context"]
     fixed = {"multiprocessing_context": context.value} if is_users(context) else {}
-    candidates = start_candidates(facts, LoaderRequest(fixed=fixed), open_handle)
+    candidates = start_candidates(facts, LoaderRequest(fixed=fixed), open_handle, has_opened=has_opened)
     found = find_obstacle(facts, plan.value("num_workers") or 1)
     if not plan.value("num_workers"):
         found = found or find_obstacle_to(method_name(candidates[0].value), facts)
@@ -58,7 +67,7 @@ def settle(plan: Plan, facts: HostFacts, parts: Mapping[str, Any], *, style: str
         if problem is None:
             return Started(_with_process(plan, candidate, found), None)
         found = found or _after(candidate, problem)
-        if problem.rule == GUARD and candidate.rule != FORK_UNSAFE:
+        if problem.rule == GUARD and candidate.rule not in FORK_UNSAFE:
             break  # torch's own start would end here, too, and the user has to know
     assert found is not None
     return Started(with_fallback(plan, found, style, candidates[0]), found)
@@ -104,7 +113,7 @@ def _problem_of(
     if unloadable is not None:
         part = {"path": unloadable.path, "reason": unloadable.reason, "fix": unloadable.fix}
         return obstacle("process.unloadable", method=method, **part)
-    return _too_large(facts, parts, num_workers) if candidate.rule == FORK_UNSAFE else None
+    return _too_large(facts, parts, num_workers) if candidate.rule in FORK_UNSAFE else None
 
 
 def _too_large(facts: HostFacts, parts: Mapping[str, Any], num_workers: int) -> Obstacle | None:
@@ -121,7 +130,7 @@ def _after(candidate: Choice[Any], problem: Obstacle) -> Obstacle:
     """
     Return a problem together with the reason for which its start method was tried.
     """
-    if candidate.rule != FORK_UNSAFE:
+    if candidate.rule not in FORK_UNSAFE:
         return problem
     fix = f"{problem.fix} Or pass multiprocessing_context='fork', if fork is safe here after all."
     return problem._replace(because=f"{candidate.because}, and {problem.because}", fix=fix)
@@ -252,7 +261,9 @@ def report(
     """
     workers, asked = plan.value("num_workers"), plan.has_users_workers
     error = f"{f'num_workers={workers}' if workers else 'A worker process'} cannot start: {found.because}. {found.fix}"
-    if found.rule == GUARD and (must_raise or (asked and plan.choices["multiprocessing_context"].rule != FORK_UNSAFE)):
+    if found.rule == GUARD and (
+        must_raise or (asked and plan.choices["multiprocessing_context"].rule not in FORK_UNSAFE)
+    ):
         raise MissingMainGuardError(error)
     if must_raise:
         raise WorkersCannotStartError(error)
@@ -273,8 +284,9 @@ def report_method(plan: Plan, facts: HostFacts, *, stacklevel: int) -> None:
     Say once that the user forks from a process in which that is not safe, or that we do not fork where torch would.
     """
     context, hazard = plan.choices["multiprocessing_context"], find_hazard(facts)
-    if context.rule == FORK_UNSAFE:
-        rule, text = FORK_UNSAFE, describe("process.not-forked", method=context.value, because=context.because)
+    if context.rule in FORK_UNSAFE:
+        unsafe = {"rule": context.rule, "method": context.value, "because": context.because}
+        rule, text = context.rule, describe("process.not-forked", **unsafe)
     elif is_users(context) and method_name(context.value) == "fork" and hazard is not None and hazard.is_certain:
         rule, text = "backend.fork-unsafe", describe("process.fork-unsafe", because=hazard.because)
     else:

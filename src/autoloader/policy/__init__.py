@@ -3,13 +3,19 @@ What to choose: from facts, traits and a request to a plan. Pure: same input, sa
 """
 
 from .backend import Obstacle, fallback, find_obstacle, find_obstacle_to, obstacle
+from .model import Outlook, expected_epochs_left
 from .multiprocessing_context import find_hazard, start_candidates
+from .num_workers import Measured, can_be_measured
 from .recommend import recommend, with_own_persistence, with_repetition_note
 from .rules import RULES
 
 __all__ = [
     "RULES",
+    "Measured",
     "Obstacle",
+    "Outlook",
+    "can_be_measured",
+    "expected_epochs_left",
     "fallback",
     "find_hazard",
     "find_obstacle",

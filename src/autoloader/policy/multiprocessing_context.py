@@ -22,6 +22,8 @@ class Hazard(NamedTuple):
     because: str
     is_certain: bool = True
     """False for an accelerator: a forked worker is harmed only if it touches it, and few do."""
+    rule: str = "fork-unsafe"
+    """The last part of the rule id of the method that is taken instead."""
 
 
 def choose_multiprocessing_context(facts: HostFacts, request: LoaderRequest) -> Choice[Any]:
@@ -34,7 +36,7 @@ def choose_multiprocessing_context(facts: HostFacts, request: LoaderRequest) -> 
 
 
 def start_candidates(
-    facts: HostFacts, request: LoaderRequest, open_handle: str | None = None
+    facts: HostFacts, request: LoaderRequest, open_handle: str | None = None, *, has_opened: bool = False
 ) -> tuple[Choice[Any], ...]:
     """
     Return the start methods that are worth trying, the best first.
@@ -48,11 +50,12 @@ def start_candidates(
         facts: The host and this process.
         request: What the caller fixed: a method of the user's is the only candidate.
         open_handle: The attribute of the dataset that holds an open file, whose position forked workers would share.
+        has_opened: Whether fetching samples in this process has opened files that are still open.
     """
     fixed = fixed_choice(NAME, request)
     if fixed is not None:
         return (fixed,)
-    methods, hazard = facts.start_methods, find_hazard(facts, open_handle)
+    methods, hazard = facts.start_methods, find_hazard(facts, open_handle, has_opened=has_opened)
     has_fork = "fork" in methods.available and facts.system.platform != "macos"
     if hazard is None and has_fork and _in_force(facts) in {None, "fork"}:
         return (_safe_fork(facts),)
@@ -83,7 +86,7 @@ def _other_than_fork(facts: HostFacts, hazard: Hazard | None) -> Choice[Any]:
     usual = in_force or methods.default
     if usual == "fork" and hazard is not None:
         spare = "spawn" if "forkserver" not in methods.available or facts.system.platform == "macos" else "forkserver"
-        return Choice(value=spare, rule=f"{NAME}.fork-unsafe", because=f"fork is not safe: {hazard.because}")
+        return Choice(value=spare, rule=f"{NAME}.{hazard.rule}", because=f"fork is not safe: {hazard.because}")
     return _process_default(usual) if in_force is None else _set_by_process(usual)
 
 
@@ -97,14 +100,14 @@ def _process_default(method: Any) -> Choice[Any]:
     return Choice(value=method, rule=f"{NAME}.process-default", because=because)
 
 
-def find_hazard(facts: HostFacts, open_handle: str | None = None) -> Hazard | None:
+def find_hazard(facts: HostFacts, open_handle: str | None = None, *, has_opened: bool = False) -> Hazard | None:
     """
     Return why fork is not safe in this process; ``None`` where nothing is known that speaks against it.
     """
-    return next(_hazards(facts, open_handle), None)
+    return next(_hazards(facts, open_handle, has_opened), None)
 
 
-def _hazards(facts: HostFacts, open_handle: str | None) -> Iterator[Hazard]:
+def _hazards(facts: HostFacts, open_handle: str | None, has_opened: bool) -> Iterator[Hazard]:
     process = facts.process
     if facts.system.platform == "macos":
         yield Hazard("the system libraries of macOS do not survive it")
@@ -115,6 +118,9 @@ def _hazards(facts: HostFacts, open_handle: str | None) -> Iterator[Hazard]:
         yield Hazard(f"{process.fork_unsafe_modules[0]} is loaded, which does not survive it")
     if open_handle is not None:
         yield Hazard(f"dataset.{open_handle} is open, and forked workers would share its position")
+    if has_opened:
+        because = "fetching samples has opened files that are still open, and forked workers would share them"
+        yield Hazard(because, rule="handle-opened")
     if process.is_accelerator_initialised:
         yield Hazard("an accelerator is in use in this process", is_certain=False)
     elif process.native_threads:

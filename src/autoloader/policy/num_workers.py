@@ -4,15 +4,16 @@ Chooses how many worker processes a loader starts.
 
 from collections.abc import Iterator
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..facts import HostFacts
 from ..plan import Choice, Limit, LoaderRequest, smallest
-from ..records import number_text
-from ..traits import DatasetTraits
+from ..records import number_text, seconds_text
+from ..traits import DatasetTraits, Profile
 from .backend import find_obstacle, find_obstacle_to
 from .fixed import fixed_choice, needs_workers
 from .limits import bytes_of_batch, cpu_budget, cpus_of_rank, cpus_text, worker_limits
+from .model import Outlook, batch_cpu_seconds, batch_seconds, fewest_workers
 from .multiprocessing_context import method_name
 from .prefetch_factor import batches_ahead, crosses_network, lies_on_hdd
 
@@ -37,19 +38,42 @@ Between an image of 256x256 and one of 1024x1024, likewise.
 """
 
 
-def choose_num_workers(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest, context: Any) -> Choice[int]:
+MOST_MEASURED = 256
+"""
+Workers of one rank that the model is asked about where nothing else sets a limit.
+"""
+
+
+class Measured(NamedTuple):
+    """
+    What the first batches took, and what is left to load.
+    """
+
+    profile: Profile
+    outlook: Outlook
+
+
+def choose_num_workers(
+    facts: HostFacts,
+    traits: DatasetTraits,
+    request: LoaderRequest,
+    context: Any,
+    measured: Measured | None = None,
+) -> Choice[int]:
     """
     Choose how many worker processes this rank starts.
 
     The user's value stands. Otherwise some datasets and processes must or should do without workers; for all others
     the answer is the smallest of a prior (the CPUs of this rank by what a sample looks like and where it lies) and
-    of what memory, shared memory, open files, processes, shards and the batches of an epoch allow.
+    of what memory, shared memory, open files, processes, shards and the batches of an epoch allow. Once batches were
+    measured, a model takes the place of the prior.
 
     Args:
         facts: The host. Unknown facts set no limit.
         traits: The dataset.
         request: What the caller fixed.
         context: The start method chosen.
+        measured: What the first batches took; ``None`` before.
 
     Returns:
         The number of workers (0 loads in the training process) and the rule that bound it.
@@ -57,7 +81,10 @@ def choose_num_workers(facts: HostFacts, traits: DatasetTraits, request: LoaderR
     fixed = fixed_choice("num_workers", request)
     if fixed is not None:
         return fixed
-    choice = _without_workers(facts, traits, context) or _by_limits(facts, traits, request, context)
+    choice = _without_workers(facts, traits, context)
+    if choice is None and measured is not None:
+        choice = _by_model(facts, traits, request, context, measured)
+    choice = choice or _by_limits(facts, traits, request, context)
     needed_by = needs_workers(request)
     if choice.value == 0 and needed_by:
         because = f"you set {' and '.join(needed_by)}, which torch accepts with workers only"
@@ -107,6 +134,72 @@ def _by_limits(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest, 
     return Choice(value=int(binding.value), rule=binding.rule, because=binding.because, limits=others)
 
 
+def can_be_measured(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest, context: Any) -> bool:
+    """
+    Return whether a measurement could change the number of workers: it is not the user's, and no rule alone decides it.
+    """
+    return "num_workers" not in request.fixed and _without_workers(facts, traits, context) is None
+
+
+def _by_model(
+    facts: HostFacts, traits: DatasetTraits, request: LoaderRequest, context: Any, measured: Measured
+) -> Choice[int]:
+    """
+    Choose by what was measured, within the limits; a limit that keeps the model from a larger number names itself.
+    """
+    profile, outlook = measured
+    if profile.transfer_seconds is None:
+        return _none("cannot-send", "a batch holds something that cannot be pickled, so no worker could send it")
+    is_forked = method_name(context) == "fork"
+    _, least = batches_ahead(facts, traits, request)
+    usual = batches_ahead(facts, traits, request, profile)[0]
+    limits = [
+        *_model_limits(facts, traits, profile),
+        *worker_limits(facts, profile.batch_bytes, usual, least, is_forked),
+    ]
+    binding, others = smallest(limits)
+    cpus = cpus_of_rank(facts)
+
+    def best(most: float) -> int:
+        return fewest_workers(profile, range(int(most) + 1), cpus, outlook, is_forked=is_forked)
+
+    workers = best(min(binding.value, MOST_MEASURED))
+    if not workers:
+        return Choice(
+            value=0, rule="num_workers.inline-is-faster", because=_inline_because(profile), limits=tuple(limits)
+        )
+    wanted = best(MOST_MEASURED)
+    if workers == binding.value < wanted:
+        because = f"{binding.because}; by what was measured, {wanted} would be faster"
+        return Choice(value=workers, rule=binding.rule, because=because, limits=others)
+    because = f"{_measured_text(profile)}: more than {workers} would not be faster by 3 %"
+    return Choice(value=workers, rule="num_workers.measured", because=because, limits=(binding, *others))
+
+
+def _model_limits(facts: HostFacts, traits: DatasetTraits, profile: Profile) -> Iterator[Limit]:
+    """
+    Yield the limits on what the model chooses that no budget sets.
+    """
+    if profile.step_seconds is None and not trains_on_accelerator(facts):
+        yield _no_accelerator(facts)
+    yield from _shards_limit(traits)
+    if lies_on_hdd(facts, traits):
+        yield _limit("storage-hdd", 2, f"{traits.path} lies on a spinning disk")
+
+
+def _measured_text(profile: Profile) -> str:
+    load, cpu = batch_seconds(profile), batch_cpu_seconds(profile)
+    text = f"a batch takes {seconds_text(load)} to load ({seconds_text(min(cpu, load))} of it CPU)"
+    return text if profile.step_seconds is None else f"{text}, and {seconds_text(profile.step_seconds)} to train on"
+
+
+def _inline_because(profile: Profile) -> str:
+    transfer = profile.transfer_seconds or 0.0
+    if batch_seconds(profile) <= transfer:
+        return f"{_measured_text(profile)}, and {seconds_text(transfer)} to come from a worker"
+    return f"{_measured_text(profile)}: workers would not make up for their start"
+
+
 def _prior(facts: HostFacts, traits: DatasetTraits) -> Limit:
     """
     Return the number to start from: so many workers a CPU, and never more than two a CPU.
@@ -116,13 +209,17 @@ def _prior(facts: HostFacts, traits: DatasetTraits) -> Limit:
         because = f"the data lies across a network, {cpus_text(facts)}"
         return _limit("network-latency", max(1, int(2 * cpus)), because)
     if not trains_on_accelerator(facts):
-        because = f"a quarter, at least 1, as training without an accelerator needs the CPU: {cpus_text(facts)}"
-        return _limit("no-accelerator", max(1, int(cpus / 4)), because)
+        return _no_accelerator(facts)
     factor, rule = _workers_per_cpu(traits)
     if rule is None:
         return Limit(rule=budget.rule, value=int(budget.value), because=budget.because)
     workers = max(1, int(min(factor * budget.value, 2 * cpus)))
     return _limit(rule, workers, f"{number_text(factor)} workers a CPU, {budget.because}")
+
+
+def _no_accelerator(facts: HostFacts) -> Limit:
+    because = f"a quarter, at least 1, as training without an accelerator needs the CPU: {cpus_text(facts)}"
+    return _limit("no-accelerator", max(1, int(cpus_of_rank(facts) / 4)), because)
 
 
 def trains_on_accelerator(facts: HostFacts) -> bool:
@@ -155,6 +252,10 @@ def _dataset_limits(traits: DatasetTraits, request: LoaderRequest) -> Iterator[L
         yield _limit("batches-per-epoch", ceil(batches / 2), f"half of {batches} batches an epoch")
     if batches is not None and epochs is not None and batches * epochs < FEW_ITERATIONS:
         yield _limit("few-iterations", 1, f"{batches * epochs} batches in all")
+    yield from _shards_limit(traits)
+
+
+def _shards_limit(traits: DatasetTraits) -> Iterator[Limit]:
     if traits.num_shards is not None:
         yield _limit("shards", traits.num_shards, f"{traits.num_shards} shards")
 

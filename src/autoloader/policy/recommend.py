@@ -15,13 +15,15 @@ from .backend import choose_backend, find_obstacle, find_obstacle_to
 from .fixed import fixed_choice
 from .limits import size_text
 from .multiprocessing_context import choose_multiprocessing_context, method_name
-from .num_workers import choose_num_workers, repeats_in_workers
+from .num_workers import Measured, choose_num_workers, repeats_in_workers
 from .persistent_workers import choose_persistent_workers, torchs_own
 from .pin_memory import choose_pin_memory
 from .prefetch_factor import choose_prefetch_factor, crosses_network
 
 
-def recommend(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest) -> Plan:
+def recommend(
+    facts: HostFacts, traits: DatasetTraits, request: LoaderRequest, measured: Measured | None = None
+) -> Plan:
     """
     Choose every argument that autoloader decides.
 
@@ -29,13 +31,15 @@ def recommend(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest) -
         facts: The host.
         traits: The dataset.
         request: What the caller fixed; it stands as it is.
+        measured: What the first batches took, and what is left to load; ``None`` before anything was loaded.
 
     Returns:
         One choice for each argument. Its :meth:`~autoloader.Plan.as_kwargs` are legal for a DataLoader unless the
         user's own values contradict each other.
     """
     context = choose_multiprocessing_context(facts, request)
-    workers = choose_num_workers(facts, traits, request, context.value)
+    workers = choose_num_workers(facts, traits, request, context.value, measured)
+    profile = None if measured is None else measured.profile
     if not workers.value and "multiprocessing_context" not in request.fixed:
         because = "no process is started"
         context_shown = Choice(value=None, rule="multiprocessing_context.no-workers", because=because)
@@ -43,7 +47,7 @@ def recommend(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest) -
         context_shown = context
     choices: dict[str, Choice[Any]] = {
         "num_workers": workers,
-        "prefetch_factor": choose_prefetch_factor(facts, traits, request, workers.value),
+        "prefetch_factor": choose_prefetch_factor(facts, traits, request, workers.value, profile),
         "persistent_workers": choose_persistent_workers(traits, request, workers),
         "pin_memory": choose_pin_memory(facts, request),
         "multiprocessing_context": context_shown,

@@ -5,5 +5,17 @@ What is known of this dataset.
 from .fingerprint import Fingerprint
 from .inspect import find_open_handle, inspect_dataset, is_in_memory
 from .parts import datasets_in, generators_in
+from .timing import BatchClock, Sent
+from .undoing import FetchTraces
 
-__all__ = ["Fingerprint", "datasets_in", "find_open_handle", "generators_in", "inspect_dataset", "is_in_memory"]
+__all__ = [
+    "BatchClock",
+    "FetchTraces",
+    "Fingerprint",
+    "Sent",
+    "datasets_in",
+    "find_open_handle",
+    "generators_in",
+    "inspect_dataset",
+    "is_in_memory",
+]

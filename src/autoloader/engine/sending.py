@@ -1,0 +1,80 @@
+"""
+What it costs to send a batch from one process to another, seen without another process.
+"""
+
+import io
+from collections.abc import Sequence
+from multiprocessing.reduction import ForkingPickler
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from ..profiling.timing import Sent
+
+MOST_COPIED_BYTES = 16 << 20
+"""
+How much of a batch is copied to see how long that takes.
+"""
+
+COPIES = 3
+"""
+How often it is copied: the fastest counts, as all else on the machine only adds to it.
+"""
+
+
+class _TensorsApart(ForkingPickler):
+    """
+    Pickles a batch as it would be for another process, and sets its tensors aside, which travel in shared memory.
+    """
+
+    def __init__(self, stream: io.BytesIO) -> None:
+        super().__init__(stream)
+        self.tensors: list[Any] = []
+
+    def persistent_id(self, value: Any) -> int | None:
+        """
+        Return what stands in the pickle for a tensor.
+        """
+        if not isinstance(value, torch.Tensor):
+            return None
+        self.tensors.append(value)
+        return len(self.tensors)
+
+
+def try_to_send(batch: Any, most_shared_bytes: int) -> Sent | None:
+    """
+    Return what sending a batch costs, ``None`` where it cannot be pickled. The batch itself is left as it is.
+
+    Args:
+        batch: What ``collate_fn`` returned.
+        most_shared_bytes: How much shared memory may be used for a moment.
+    """
+    begun, stream = perf_counter(), io.BytesIO()
+    pickler = _TensorsApart(stream)
+    try:
+        pickler.dump(batch)
+    except Exception:  # noqa: BLE001 (the user's __reduce__ may raise anything)
+        return None
+    pickled = perf_counter() - begun
+    sizes = [each.element_size() * each.nelement() for each in pickler.tensors if each.device.type == "cpu"]
+    return Sent(len(stream.getbuffer()) + sum(sizes), pickled + _seconds_to_share(sizes, most_shared_bytes))
+
+
+def _seconds_to_share(sizes: Sequence[int], most_shared_bytes: int) -> float:
+    """
+    Return how long it takes to put tensors of so many bytes into shared memory, by a copy of the first of them.
+    """
+    left, copied, seconds = min(most_shared_bytes, MOST_COPIED_BYTES), 0, 0.0
+    for size in sizes:
+        part = min(size, left)
+        if part:
+            seconds += min(_seconds_to_copy(part) for _ in range(COPIES))
+            copied, left = copied + part, left - part
+    return seconds * sum(sizes) / copied if copied else 0.0
+
+
+def _seconds_to_copy(size: int) -> float:
+    ordinary, begun = torch.zeros(size, dtype=torch.uint8), perf_counter()
+    ordinary.share_memory_()  # type: ignore[no-untyped-call]
+    return perf_counter() - begun

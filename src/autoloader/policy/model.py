@@ -1,0 +1,142 @@
+"""
+How long an epoch takes with so many workers: arithmetic on what was measured of a few batches.
+
+A worker spends the *load* on a batch: fetching its samples, collating, and putting it where the training process finds
+it. The training process spends the *transfer* on taking it over, and then its own *step*. A step of the whole takes as
+long as the slowest of three: the training process, the workers side by side, and all their CPU seconds on the CPUs that
+there are. Without workers loading and step follow one another, and nothing is transferred.
+"""
+
+from collections.abc import Iterable
+from math import ceil
+from typing import NamedTuple
+
+from ..traits import Profile
+
+GOOD_ENOUGH = 1.03
+"""
+Of all settings that take at most 3 % longer than the best, the one with the fewest workers is taken.
+"""
+
+FORK_SECONDS = 0.025
+"""
+What one more forked worker adds to the time to the first batch (torch 2.13, Linux, two virtual CPUs).
+"""
+
+IMPORT_SECONDS = 2.0
+"""
+CPU seconds that a worker takes which imports torch anew: one and a half to three on the machines that were seen.
+"""
+
+UNKNOWN_BATCHES = 1000
+"""
+Batches that are expected of an epoch whose length is not known.
+"""
+
+UNEVEN = 0.5
+"""
+Standard deviation of the seconds of a batch, as a part of their mean, from which on batches come unevenly.
+"""
+
+
+class Outlook(NamedTuple):
+    """
+    What is left to load.
+    """
+
+    batches_left: int | None = None
+    """Batches left of this epoch; ``None`` where that is not known."""
+    batches: int | None = None
+    """Batches of a whole epoch; ``None`` where that is not known."""
+    epochs_left: int = 1
+    """Epochs expected after this one, 0 or more."""
+
+
+def expected_epochs_left(epochs: int | None, begun: int) -> int:
+    """
+    Return how many epochs to expect after the one that runs.
+
+    Where the user does not say, another one, or as many as there were: what has lasted so long will last as long again.
+
+    Args:
+        epochs: What the user expects in all; ``None`` for many.
+        begun: Epochs before the one that runs.
+    """
+    return max(1, begun) if epochs is None else max(0, epochs - begun - 1)
+
+
+def batch_seconds(profile: Profile) -> float:
+    """
+    Return what loading a batch takes in the training process.
+    """
+    return profile.batch_samples * profile.sample_seconds + profile.collate_seconds
+
+
+def batch_cpu_seconds(profile: Profile) -> float:
+    """
+    Return the CPU seconds of the same.
+    """
+    return profile.batch_samples * profile.sample_cpu_seconds + profile.collate_seconds
+
+
+def is_uneven(profile: Profile) -> bool:
+    """
+    Return whether one batch takes much longer than another.
+    """
+    if profile.sample_deviation_seconds is None or not profile.sample_seconds:
+        return False
+    of_a_batch: float = profile.batch_samples**0.5 * profile.sample_deviation_seconds
+    return of_a_batch > UNEVEN * batch_seconds(profile)
+
+
+def step_seconds(profile: Profile, workers: int, cpus: float) -> float:
+    """
+    Return how long a step takes, loading and training, when everything runs.
+
+    Args:
+        profile: What was measured.
+        workers: Worker processes; 0 loads in the training process.
+        cpus: CPUs that this rank may use.
+    """
+    own = profile.step_seconds or 0.0
+    if not workers:
+        return own + batch_seconds(profile)
+    transfer = profile.transfer_seconds or 0.0
+    used = (profile.step_cpu_seconds or 0.0) + batch_cpu_seconds(profile) + 2 * transfer
+    return max(own + transfer, (batch_seconds(profile) + transfer) / workers, used / cpus)
+
+
+def start_seconds(profile: Profile, workers: int, cpus: float, *, is_forked: bool) -> float:
+    """
+    Return how long starting workers takes, with what each does at its first access.
+    """
+    if not workers:
+        return 0.0
+    start = FORK_SECONDS * workers if is_forked else IMPORT_SECONDS * max(1.0, workers / cpus)
+    busy = batch_cpu_seconds(profile) / batch_seconds(profile) if batch_seconds(profile) else 1.0
+    return start + profile.first_access_seconds * max(1.0, workers * busy / cpus)
+
+
+def total_seconds(profile: Profile, workers: int, cpus: float, outlook: Outlook, *, is_forked: bool) -> float:
+    """
+    Return how long all that is left takes, starting the workers included.
+
+    Whole batches are dealt out: where five are left, four workers take as long as three.
+    """
+    step, whole = step_seconds(profile, workers, cpus), outlook.batches or UNKNOWN_BATCHES
+    left = whole if outlook.batches_left is None else outlook.batches_left
+    later = outlook.epochs_left * whole * step
+    if not workers:
+        return left * step + later
+    load = batch_seconds(profile) + (profile.transfer_seconds or 0.0)
+    rounds = max(load + max(0, left - 1) * step, ceil(left / workers) * load)
+    return start_seconds(profile, workers, cpus, is_forked=is_forked) + rounds + later
+
+
+def fewest_workers(profile: Profile, counts: Iterable[int], cpus: float, outlook: Outlook, *, is_forked: bool) -> int:
+    """
+    Return the fewest of some numbers of workers with which all takes hardly longer than with the best.
+    """
+    totals = {each: total_seconds(profile, each, cpus, outlook, is_forked=is_forked) for each in sorted(counts)}
+    best = min(totals.values())
+    return next(workers for workers, total in totals.items() if total <= GOOD_ENOUGH * best)

@@ -1,0 +1,225 @@
+"""
+Times the first batches where they are loaded for training, and makes a profile of what it saw.
+"""
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter, process_time
+from typing import Any, NamedTuple
+
+from ..traits import Profile
+
+ENOUGH_BATCHES = 2
+ENOUGH_SECONDS = 0.3
+"""
+A profile ends after so many batches or so many seconds of loading, whichever comes first.
+"""
+
+_FIRST_STANDS_OUT = 3.0
+_LEAST_FIRST_SECONDS = 0.001
+"""
+A first access counts as one of its own from three times the middle of the others on, and from a millisecond.
+"""
+
+_LEAST_CPU_SECONDS = 0.05
+"""
+In less time some systems' clocks of CPU seconds may not have moved at all.
+"""
+
+_SHORT_STEP = 0.1
+"""
+The first step is longer than later ones. So it says something only if it is short beside loading a batch.
+"""
+
+
+class Sent(NamedTuple):
+    """
+    What sending a batch from one process to another costs each of them.
+    """
+
+    bytes: int
+    seconds: float
+    """CPU seconds."""
+
+
+class _Moment(NamedTuple):
+    """
+    A moment on two clocks, in seconds; also a difference of two moments.
+    """
+
+    wall: float = 0.0
+    cpu: float = 0.0
+
+    @classmethod
+    def now(cls) -> "_Moment":
+        return cls(perf_counter(), process_time())
+
+    def since(self, earlier: "_Moment") -> "_Moment":
+        return _Moment(self.wall - earlier.wall, self.cpu - earlier.cpu)
+
+
+class _TimedIndices(list[Any]):
+    """
+    The indices of a batch, which note when each of them is asked for: torch fetches a sample for each in turn.
+    """
+
+    def __init__(self, indices: Sequence[Any], clock: "BatchClock") -> None:
+        super().__init__(indices)
+        self._clock = clock
+
+    def __iter__(self) -> Iterator[Any]:
+        note = self._clock.note_sample
+        for index in list.__iter__(self):
+            note()
+            yield index
+        note()
+
+
+class _Batch(NamedTuple):
+    """
+    How long one batch took.
+    """
+
+    size: int
+    """Samples in it."""
+    samples: list[_Moment]
+    """Each of them; empty where they were fetched together."""
+    fetch: _Moment
+    collate_seconds: float
+
+
+class BatchClock:
+    """
+    Times batches that load in the training process, and the training's own steps between them.
+    """
+
+    def __init__(self) -> None:
+        self._batches: list[_Batch] = []
+        self._steps: list[_Moment] = []
+        self._loading_seconds = 0.0
+        self.is_stopped = False
+        """Whether batches that still come this way are of no interest."""
+        self.last_batch: Any = None
+        self._count = 0
+        self._stamps: list[_Moment] = []
+        self._begun = self._collating = _Moment()
+        self._served: _Moment | None = None
+
+    @property
+    def has_seen_enough(self) -> bool:
+        """
+        Return whether a profile can be made.
+        """
+        return len(self._batches) >= ENOUGH_BATCHES or self._loading_seconds >= ENOUGH_SECONDS
+
+    def begin(self, indices: Any) -> Any:
+        """
+        Note that a batch begins to load, and return the indices to load it by.
+        """
+        self._stamps, self._begun = [], _Moment.now()
+        is_list = type(indices) is list
+        self._count = len(indices) if is_list else 1
+        return _TimedIndices(indices, self) if is_list else indices
+
+    def note_sample(self) -> None:
+        """
+        Note that a sample is about to be fetched, or that the last one was.
+        """
+        self._stamps.append(_Moment.now())
+
+    def collating(self, collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """
+        Return a collate function around the user's, which times it.
+        """
+
+        def timed(samples: Any) -> Any:
+            if self.is_stopped:
+                return collate(samples)
+            self._collating = _Moment.now()
+            self.last_batch = batch = collate(samples)
+            self._note_batch()
+            return batch
+
+        return timed
+
+    def _note_batch(self) -> None:
+        ended = _Moment.now()
+        samples = [later.since(earlier) for earlier, later in zip(self._stamps, self._stamps[1:], strict=False)]
+        if len(samples) != self._count:
+            samples = []
+        fetch = self._collating.since(self._begun)
+        self._batches.append(_Batch(self._count, samples, fetch, ended.wall - self._collating.wall))
+        self._loading_seconds += ended.wall - self._begun.wall
+
+    def begin_epoch(self) -> None:
+        """
+        Note that what the training loop did before is no step between two batches.
+        """
+        self._served = None
+
+    def note_served(self) -> None:
+        """
+        Note that the training loop has a batch.
+        """
+        self._served = _Moment.now()
+
+    def note_asked(self) -> None:
+        """
+        Note that the training loop wants another one.
+        """
+        if self._served is not None:
+            self._steps.append(_Moment.now().since(self._served))
+            self._served = None
+
+    def profile(self, sent: Sent | None) -> Profile:
+        """
+        Return what was seen.
+
+        Args:
+            sent: What sending the last batch costs; ``None`` where it cannot be pickled.
+        """
+        batches, first_access = self._batches, 0.0
+        each = [sample for batch in batches for sample in batch.samples]
+        has_each = bool(each) and all(batch.samples for batch in batches)
+        if not has_each:
+            each = [_divided(batch.fetch, batch.size) for batch in batches]
+        if len(each) > 1 and _stands_out(each[0], each[1:]):
+            first, *each = each
+            beyond = first.wall - statistics.median(one.wall for one in each)
+            first_access = beyond if has_each else beyond * batches[0].size
+        wall = statistics.fmean(one.wall for one in each)
+        cpu = statistics.fmean(one.cpu for one in each)
+        if cpu <= 0 and wall * len(each) < _LEAST_CPU_SECONDS:
+            cpu = wall
+        step = self._step(batches[-1])
+        return Profile(
+            batches=len(batches),
+            batch_samples=statistics.fmean(batch.size for batch in batches),
+            sample_seconds=wall,
+            sample_cpu_seconds=max(0.0, cpu),
+            sample_deviation_seconds=statistics.pstdev(one.wall for one in each) if has_each else None,
+            first_access_seconds=first_access,
+            collate_seconds=min(batch.collate_seconds for batch in batches),
+            batch_bytes=None if sent is None else sent.bytes,
+            transfer_seconds=None if sent is None else sent.seconds,
+            step_seconds=None if step is None else step.wall,
+            step_cpu_seconds=None if step is None else max(0.0, step.cpu),
+        )
+
+    def _step(self, batch: _Batch) -> _Moment | None:
+        """
+        Return the training's own step: the latest, or the first if it is short.
+        """
+        if len(self._steps) > 1:
+            return self._steps[-1]
+        is_short = bool(self._steps) and self._steps[0].wall < _SHORT_STEP * (batch.fetch.wall + batch.collate_seconds)
+        return self._steps[0] if is_short else None
+
+
+def _divided(moment: _Moment, count: int) -> _Moment:
+    return _Moment(moment.wall / max(1, count), moment.cpu / max(1, count))
+
+
+def _stands_out(first: _Moment, others: Sequence[_Moment]) -> bool:
+    usual = statistics.median(one.wall for one in others)
+    return first.wall > _FIRST_STANDS_OUT * usual and first.wall > usual + _LEAST_FIRST_SECONDS

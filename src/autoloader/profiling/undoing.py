@@ -1,0 +1,133 @@
+"""
+Notes what fetching samples in the training process leaves open, and undoes it before workers are forked.
+
+Many datasets open their file when the first sample is fetched, so that each worker has one of its own. A worker that is
+forked after that would share it with all others, and read each other's data.
+"""
+
+import contextlib
+import gc
+import sys
+from itertools import islice
+from typing import Any, NamedTuple
+
+from ..processes import open_descriptors
+from .attributes import attributes_of
+from .parts import datasets_in
+
+_MOST_DATASETS = 100
+_MOST_ENTRIES = 64
+"""
+Dictionaries of more entries are data rather than a place for open files.
+"""
+
+_OUR_REFERENCES = 2
+"""
+The variable that a value is looked at by, and the argument of ``sys.getrefcount`` itself.
+"""
+
+_MISSING: Any = object()
+
+
+class _Change(NamedTuple):
+    """
+    A name that stands for something else than before.
+    """
+
+    names: dict[Any, Any]
+    """Where it stands: the attributes of a dataset, or a dictionary among them."""
+    name: Any
+    before: Any
+    after: Any
+
+
+class FetchTraces:
+    """
+    What fetching samples has left in a dataset, in those that it wraps, and in the table of open files.
+
+    Args:
+        dataset: The dataset.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._datasets = list(islice(datasets_in(dataset), _MOST_DATASETS))
+        self._changes: dict[tuple[int, Any], _Change] = {}
+        self._opened: set[Any] = set()
+        self._before: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
+        self._open_before: frozenset[Any] | None = None
+
+    def begin(self) -> None:
+        """
+        Note how things stand before samples are fetched.
+        """
+        self._before = [(names, dict(names)) for dataset in self._datasets for names in _names_in(dataset)]
+        self._open_before = open_descriptors()
+
+    def end(self) -> None:
+        """
+        Note what has changed.
+        """
+        for names, before in self._before:
+            for name in {**before, **names}:
+                was, now = before.get(name, _MISSING), names.get(name, _MISSING)
+                if was is not now:
+                    key = id(names), name
+                    first = self._changes[key].before if key in self._changes else was
+                    self._changes[key] = _Change(names, name, first, now)
+        self._before = []
+        now_open = open_descriptors()
+        if self._open_before is not None and now_open is not None:
+            self._opened |= now_open - self._open_before
+
+    @property
+    def has_open_files(self) -> bool:
+        """
+        Return whether a file that was opened meanwhile is still open; not where the system does not tell.
+        """
+        return bool(self._opened & (open_descriptors() or frozenset()))
+
+    def undo(self) -> None:
+        """
+        Let the dataset be as if no sample had been fetched here: what it has opened since is closed with its last user.
+
+        What somebody else has set since then stays.
+        """
+        changes, self._changes = self._changes, {}
+        for names, name, before, after in changes.values():
+            if names.get(name, _MISSING) is not after:
+                continue
+            if before is _MISSING:
+                del names[name]
+            else:
+                names[name] = before
+        while changes:
+            _, (*_, after) = changes.popitem()
+            if sys.getrefcount(after) <= _OUR_REFERENCES:
+                _close(after)
+            del after
+        if self.has_open_files:
+            gc.collect()
+
+
+def _close(value: Any) -> None:
+    """
+    Close what nobody refers to any more: Python warns of files that are dropped while they are open.
+    """
+    close = getattr(value, "close", None)
+    if callable(close):
+        with contextlib.suppress(Exception):
+            close()
+
+
+def _names_in(dataset: Any) -> list[dict[Any, Any]]:
+    """
+    Return the attributes of a dataset, and the small dictionaries among them.
+    """
+    try:
+        attributes = object.__getattribute__(dataset, "__dict__")
+    except AttributeError:
+        return []
+    if type(attributes) is not dict:
+        return []
+    values = attributes_of(dataset).values()
+    return [attributes, *(each for each in values if type(each) is dict and len(each) <= _MOST_ENTRIES)]

@@ -1,0 +1,68 @@
+"""
+What it costs to send a batch, seen in one process.
+"""
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+
+from autoloader.engine import sending
+from autoloader.engine.sending import try_to_send
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("batch", "least"),
+    [
+        pytest.param(torch.zeros(1000), 4000, id="tensor"),
+        pytest.param([torch.zeros(1000), {"label": torch.zeros(10, dtype=torch.int64)}], 4080, id="nested"),
+        pytest.param("x" * 5000, 5000, id="text"),
+        pytest.param([], 0, id="empty"),
+        pytest.param(torch.zeros(0), 0, id="empty-tensor"),
+    ],
+)
+def test_bytes_are_those_of_tensors_and_of_the_rest(batch: Any, least: int) -> None:
+    """
+    Tensors count with all their elements, anything else with its pickle.
+    """
+    sent = try_to_send(batch, MIB)
+    assert sent is not None
+    assert least <= sent.bytes < least + 1000
+    assert sent.seconds > 0
+
+
+def test_batch_stays_where_it_is() -> None:
+    """
+    A tensor that was shared would be another one to the training loop.
+    """
+    batch = torch.arange(1000)
+    try_to_send(batch, MIB)
+    assert not batch.is_shared()
+    assert batch.tolist() == list(range(1000))
+
+
+def test_batch_that_cannot_be_pickled_cannot_be_sent() -> None:
+    """
+    A lock goes nowhere.
+    """
+    assert try_to_send([torch.zeros(3), threading.Lock()], MIB) is None
+
+
+def test_no_more_shared_memory_is_used_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Of large batches a part is copied, and of none of them anything where nothing is free.
+    """
+    sizes: list[int] = []
+    monkeypatch.setattr(sending, "_seconds_to_copy", lambda size: sizes.append(size) or 0.5)
+    batch = [torch.zeros(MIB, dtype=torch.uint8), torch.zeros(3 * MIB, dtype=torch.uint8)]
+    sent = try_to_send(batch, 2 * MIB)
+    assert set(sizes) == {MIB}
+    assert sum(sizes) == 2 * MIB * sending.COPIES
+    assert sent is not None
+    assert sent.seconds == pytest.approx(2 * 1.0, rel=0.1)  # twice as many bytes as were copied
+    sizes.clear()
+    assert try_to_send(batch, 0) is not None
+    assert sizes == []
