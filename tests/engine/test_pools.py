@@ -7,8 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-from autoloader.engine.pools import RESIZE, resize_to_one_thread
+from autoloader.engine.pools import RESIZE, resize_to_one_thread, torch_at_one_thread
 
 CALLS = {
     "cv2": ("setNumThreads", (1,), {}),
@@ -43,3 +44,21 @@ def test_library_that_cannot_be_resized_stays_as_it_is(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "pyarrow", SimpleNamespace(set_cpu_count=called.append))
     resize_to_one_thread()
     assert called == [1]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_torch_has_its_threads_again_after_an_error(threads: int) -> None:
+    """
+    One thread inside the block, as many as before after it.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        inside = []
+        with pytest.raises(LookupError), torch_at_one_thread():
+            inside.append(torch.get_num_threads())
+            _ = {}["missing"]
+        assert inside == [1]
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)

@@ -4,8 +4,10 @@ Thread pools of libraries in a worker: one thread each, as torch has, or all wor
 
 import contextlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+import torch
 
 RESIZE: Mapping[str, Callable[[Any], object]] = {
     "cv2": lambda library: library.setNumThreads(1),
@@ -32,3 +34,19 @@ def resize_to_one_thread() -> None:
         if library is not None:
             with contextlib.suppress(Exception):  # another version of it may not know how
                 resize(library)
+
+
+@contextlib.contextmanager
+def torch_at_one_thread() -> Iterator[None]:
+    """
+    For the time of a ``with`` block, let torch compute in the calling thread alone, as it does in a worker.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..engine.inner import InnerLoader
+from ..engine.pools import torch_at_one_thread
 from ..engine.sending import try_to_send
 from ..facts import HostFacts
 from ..plan import LoaderRequest, Plan
@@ -174,7 +175,8 @@ class Opening:
         assert traces is not None
         traces.begin()
         try:
-            batch = next(self._source)
+            with torch_at_one_thread():
+                batch = next(self._source)
         finally:
             traces.end()
         clock.note_served()

@@ -26,6 +26,11 @@ _LEAST_CPU_SECONDS = 0.05
 In less time some systems' clocks of CPU seconds may not have moved at all.
 """
 
+_MOST_OF_A_FETCH = 0.9
+"""
+Samples that were fetched one after the other take nearly all the time of fetching a batch.
+"""
+
 _SHORT_STEP = 0.1
 """
 The first step is longer than later ones. So it says something only if it is short beside loading a batch.
@@ -144,10 +149,11 @@ class BatchClock:
 
     def _note_batch(self) -> None:
         ended = _Moment.now()
-        samples = [later.since(earlier) for earlier, later in zip(self._stamps, self._stamps[1:], strict=False)]
-        if len(samples) != self._count:
-            samples = []
         fetch = self._collating.since(self._begun)
+        samples = [later.since(earlier) for earlier, later in zip(self._stamps, self._stamps[1:], strict=False)]
+        seen = sum(sample.wall for sample in samples)
+        if len(samples) != self._count or seen < _MOST_OF_A_FETCH * fetch.wall:
+            samples = []  # whoever went through the indices did not fetch a sample for each in turn
         self._batches.append(_Batch(self._count, samples, fetch, ended.wall - self._collating.wall))
         self._loading_seconds += ended.wall - self._begun.wall
 
