@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .engine.sample_rng import sample_rng as sample_rng
     from .loader import AutoLoader as AutoLoader
     from .loader import auto_loader as auto_loader
+    from .loader import calibrate as calibrate
     from .loader import plan_loader as plan_loader
     from .plan import Plan as Plan
     from .probe import probe_host as probe_host
@@ -20,6 +21,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "AutoLoader": "loader",
     "auto_loader": "loader",
+    "calibrate": "loader",
     "plan_loader": "loader",
     "Plan": "plan",
     "probe_host": "probe",
@@ -32,6 +34,7 @@ __all__ = [
     "AutoloaderWarning",
     "Plan",
     "auto_loader",
+    "calibrate",
     "plan_loader",
     "probe_host",
     "sample_rng",

@@ -1,13 +1,14 @@
 """
 Every exception and warning class, each with the exit code that the command line ends with.
 
-Exit codes: 0 fine, 1 internal, 2 usage, 3 the request cannot be met, 4 torch is missing.
+Exit codes: 0 fine, 1 internal, 2 usage, 3 the request cannot be met, 4 torch is missing, 5 a calibration failed.
 """
 
 __all__ = [
     "ArgumentError",
     "AutoloaderError",
     "AutoloaderWarning",
+    "CalibrationError",
     "CannotSendError",
     "DemoMissingError",
     "LoaderClosedError",
@@ -100,6 +101,14 @@ class WorkerDiedError(AutoloaderError, RuntimeError):
     """
 
     exit_code = 3
+
+
+class CalibrationError(AutoloaderError, RuntimeError):
+    """
+    Say that nothing could be measured: the dataset raised, gave no batch in time, or no process could start.
+    """
+
+    exit_code = 5
 
 
 class TorchMissingError(AutoloaderError, ImportError):

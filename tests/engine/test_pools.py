@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from autoloader.engine.pools import RESIZE, resize_to_one_thread, torch_at_one_thread
+from autoloader.engine.pools import RESIZE, AtOneThread, resize_to_one_thread
 
 CALLS = {
     "cv2": ("setNumThreads", (1,), {}),
@@ -46,19 +46,34 @@ def test_library_that_cannot_be_resized_stays_as_it_is(monkeypatch: pytest.Monke
     assert called == [1]
 
 
+class Reports:
+    """
+    Gives the threads that torch has while it loads, and an error at the end.
+    """
+
+    def __init__(self) -> None:
+        self.left = 2
+
+    def __next__(self) -> int:
+        self.left -= 1
+        if self.left < 0:
+            raise StopIteration
+        return torch.get_num_threads()
+
+
 @pytest.mark.parametrize("threads", [1, 2])
-def test_torch_has_its_threads_again_after_an_error(threads: int) -> None:
+def test_torch_has_its_threads_again_after_each_batch(threads: int) -> None:
     """
-    One thread inside the block, as many as before after it.
+    One thread while a batch loads, as many as before after it, and after an error.
     """
-    before = torch.get_num_threads()
+    before, source = torch.get_num_threads(), AtOneThread(Reports())
     torch.set_num_threads(threads)
     try:
-        inside = []
-        with pytest.raises(LookupError), torch_at_one_thread():
-            inside.append(torch.get_num_threads())
-            _ = {}["missing"]
-        assert inside == [1]
+        for _ in range(2):
+            assert next(source) == 1
+            assert torch.get_num_threads() == threads
+        with pytest.raises(StopIteration):
+            next(source)
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)

@@ -412,6 +412,14 @@ MEASURED_ROWS = [
         id="no-step-seen-and-no-accelerator",
     ),
     pytest.param(NO_STEPS_SEEN, 62, "num_workers.measured", id="no-step-seen-beside-an-accelerator"),
+    pytest.param({**QUICK_STEPS, "measured.best": 6}, 6, "num_workers.calibrated", id="6-were-best-in-trials"),
+    pytest.param({**QUICK_STEPS, "measured.best": 0}, 0, "num_workers.calibrated", id="inline-was-best-in-trials"),
+    pytest.param(
+        {**QUICK_STEPS, "measured.best": 8, "memory.headroom_bytes": 1 * GIB},
+        7,
+        "num_workers.memory",
+        id="8-were-best-in-trials-and-7-fit-now",
+    ),
     pytest.param({**QUICK_STEPS, "fixed.num_workers": 3}, 3, "num_workers.fixed", id="fixed-whatever-was-measured"),
     pytest.param({**QUICK_STEPS, **DAEMONIC}, 0, "num_workers.daemonic", id="daemonic-whatever-was-measured"),
 ]

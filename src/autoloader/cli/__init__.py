@@ -17,6 +17,7 @@ from . import streams
 COMMANDS = {
     "probe": "show what this host is, as far as loading data is concerned",
     "plan": "show the settings for a dataset, each with its reason",
+    "calibrate": "measure a dataset, and find its best settings by trying them",
     "check": "find in source what goes wrong in worker processes, without running it",
     "demo": "train on real JPEG files with three loaders, and show which was how fast",
 }

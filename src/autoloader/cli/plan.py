@@ -11,13 +11,20 @@ from ..findings import describe
 from .target import load_dataset, require_torch
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_loader_arguments(parser: argparse.ArgumentParser) -> None:
     """
-    Declare the command's options.
+    Declare what says which loader is meant.
     """
     parser.add_argument("target", metavar="TARGET", help="module:factory or file.py:factory, which returns the dataset")
     parser.add_argument("--batch-size", type=int, default=1, metavar="N", help="samples a batch (default: 1)")
     parser.add_argument("--epochs", type=int, metavar="N", help="how often you go through the dataset (default: many)")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """
+    Declare the command's options.
+    """
+    add_loader_arguments(parser)
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--explain", metavar="NAME", help="why one argument has its value, and what did not bind")
     output.add_argument("--json", action="store_true", help="print the plan as JSON, for auto_loader(plan=FILE)")
@@ -30,9 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     require_torch("'plan'")
     from ..loader import plan_loader
 
-    if arguments.batch_size < 1:
-        evidence = {"value": arguments.batch_size, "meaning": "it counts the samples of a batch", "least": 1}
-        raise ArgumentError(describe("argument.too-small", name="batch_size", **evidence))
+    check_batch_size(arguments.batch_size)
     with contextlib.redirect_stdout(sys.stderr):
         dataset = load_dataset(arguments.target)
     plan = plan_loader(dataset, arguments.batch_size, epochs=arguments.epochs)
@@ -43,3 +48,15 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(plan)
     return 0
+
+
+def check_batch_size(batch_size: int) -> None:
+    """
+    Refuse a batch without samples.
+
+    Raises:
+        ArgumentError: It is one.
+    """
+    if batch_size < 1:
+        evidence = {"value": batch_size, "meaning": "it counts the samples of a batch", "least": 1}
+        raise ArgumentError(describe("argument.too-small", name="batch_size", **evidence))

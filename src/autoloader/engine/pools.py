@@ -4,7 +4,7 @@ Thread pools of libraries in a worker: one thread each, as torch has, or all wor
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -36,17 +36,26 @@ def resize_to_one_thread() -> None:
                 resize(library)
 
 
-@contextlib.contextmanager
-def torch_at_one_thread() -> Iterator[None]:
+class AtOneThread:
     """
-    For the time of a ``with`` block, let torch compute in the calling thread alone, as it does in a worker.
+    Loads inline as it was measured: torch computes in the calling thread alone, as in a worker.
+
+    A few threads that wait for one another after each small operation cost more than they bring, and many times as much
+    where other processes want the same CPUs.
+
+    Args:
+        source: What loads.
     """
-    threads = torch.get_num_threads()
-    if threads == 1:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def __next__(self) -> Any:
+        threads = torch.get_num_threads()
+        if threads == 1:
+            return next(self._source)
+        torch.set_num_threads(1)
+        try:
+            return next(self._source)
+        finally:
+            torch.set_num_threads(threads)

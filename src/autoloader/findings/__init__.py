@@ -5,14 +5,14 @@ Each text says what is wrong, because of which fact, and what to do; ``{braces}`
 module holds the findings of one area.
 """
 
-from . import arguments, check, dataset, host, process, storage, worker
+from . import arguments, calibration, check, dataset, host, process, storage, worker
 from .finding import Finding
 
 __all__ = ["CATALOGUE", "Finding", "describe", "describe_parts"]
 
 CATALOGUE: dict[str, Finding] = {
     finding.id: finding
-    for area in (arguments, check, host, dataset, process, worker, storage)
+    for area in (arguments, calibration, check, host, dataset, process, worker, storage)
     for finding in area.FINDINGS
 }
 """

@@ -293,13 +293,13 @@ class AutoLoader(DataLoader[B_co]):
     def _style(self) -> Literal["map", "iterable"]:
         return self._style_of(self.dataset)
 
-    def _settled(self) -> Started:
+    def _settled(self, plan: Plan | None = None) -> Started:
         """
-        Make the plan right for this moment, as if workers were about to start, and return it.
+        Make a plan, this loader's own by default, right for this moment, as if workers were about to start.
 
         A child is started where only that can show whether a worker could load the dataset.
         """
-        plan = with_own_persistence(self.plan)
+        plan = with_own_persistence(self.plan if plan is None else plan)
         if self._is_copy or (not plan.value("num_workers") and plan.choices["backend"].rule == "backend.no-workers"):
             return Started(plan, None)
         facts = self._look_again()

@@ -7,8 +7,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from ..calibration import Calibration
 from ..plan import Plan
 from .auto_loader import AutoLoader
+from .calibrating import calibrate_loader
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -52,3 +54,28 @@ def plan_loader(*args: Any, **kwargs: Any) -> Plan:
     It takes the arguments of auto_loader.
     """
     return AutoLoader(*args, **kwargs)._settled().plan
+
+
+def calibrate(
+    *args: Any, budget_seconds: float = 20.0, step: Callable[[Any], object] | None = None, **kwargs: Any
+) -> Calibration:
+    """
+    Measure a dataset, try settings for real, and return the best with all that was seen.
+
+    It takes the arguments of auto_loader. Samples are fetched in a child process: random numbers, samplers and open
+    files of this process stay as they are.
+
+    Args:
+        args: As for auto_loader.
+        budget_seconds: Seconds that all of it may take.
+        step: What the training does with a batch, a function that takes one; it is called four times, in this process,
+            and should not return before its work is done (``torch.cuda.synchronize()``). Without it the fastest loading
+            is looked for.
+        kwargs: As for auto_loader.
+
+    Raises:
+        ArgumentError: An argument makes no sense.
+        CalibrationError: The dataset raised, gave no batch in time, or no process could start.
+        MissingMainGuardError: The process that measures would run the script again.
+    """
+    return calibrate_loader(AutoLoader(*args, **kwargs), budget_seconds=budget_seconds, step=step)

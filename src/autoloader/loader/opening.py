@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..engine.inner import InnerLoader
-from ..engine.pools import torch_at_one_thread
+from ..engine.pools import AtOneThread
 from ..engine.sending import try_to_send
 from ..facts import HostFacts
 from ..plan import LoaderRequest, Plan
@@ -81,7 +81,7 @@ class FirstBatches:
         """
         clock, self._clock = self._clock, None
         if clock is not None and clock.has_seen_enough:
-            self.profile = clock.profile(try_to_send(clock.last_batch, _shared_bytes(loader._facts)))
+            self.profile = clock.profile(try_to_send(clock.last_batch, shared_bytes(loader._facts)))
         elif self.profile is None:
             self._clock = clock
             return
@@ -90,7 +90,7 @@ class FirstBatches:
         left = expected_epochs_left(loader.epochs, self._epochs_begun - 1)
         outlook = Outlook(batches_left, length_of(loader), left)
         measured = Measured(self.profile, outlook)
-        loader._take_plan(recommend(loader._look_again(), loader._traits, _request(loader), measured))
+        loader._take_plan(recommend(loader._look_again(), loader._traits, request_of(loader), measured))
 
     def undo_traces(self, plan: Plan) -> bool:
         """
@@ -116,7 +116,10 @@ class FirstBatches:
         return self._clock is not None and self._clock.has_seen_enough
 
 
-def _request(loader: "AutoLoader[Any]") -> LoaderRequest:
+def request_of(loader: "AutoLoader[Any]") -> LoaderRequest:
+    """
+    Return what the user asked of a loader, up to now.
+    """
     fixed = {name: choice.value for name, choice in loader.plan.choices.items() if is_users(choice)}
     return LoaderRequest(fixed=fixed, batch_size=loader.batch_size, epochs=loader.epochs)
 
@@ -128,10 +131,13 @@ def _may_choose(loader: "AutoLoader[Any]") -> bool:
     plan, context = loader.plan, loader.plan.value("multiprocessing_context")
     if loader._has_given_plan or plan.has_users_workers:
         return False
-    return can_be_measured(loader._facts, loader._traits, _request(loader), context)
+    return can_be_measured(loader._facts, loader._traits, request_of(loader), context)
 
 
-def _shared_bytes(facts: HostFacts) -> int:
+def shared_bytes(facts: HostFacts) -> int:
+    """
+    Return how much shared memory may be used for a moment, to see what sending a batch costs.
+    """
     free = facts.shared_memory.free_bytes
     return 0 if free is None or free == NO_LIMIT else int(free / SHARED_FRACTION)
 
@@ -157,7 +163,7 @@ class Opening:
         clock: BatchClock,
         continue_elsewhere: Callable[..., tuple[InnerLoader, Any, Deaths]],
     ) -> None:
-        self._loader, self._inner, self._source = loader, inner, source
+        self._loader, self._inner, self._source = loader, inner, AtOneThread(source)
         self._clock, self._continue_elsewhere = clock, continue_elsewhere
         self._iterator: weakref.ref[LoaderIterator] | None = None
 
@@ -175,8 +181,7 @@ class Opening:
         assert traces is not None
         traces.begin()
         try:
-            with torch_at_one_thread():
-                batch = next(self._source)
+            batch = next(self._source)
         finally:
             traces.end()
         clock.note_served()

@@ -3,9 +3,10 @@ What to choose: from facts, traits and a request to a plan. Pure: same input, sa
 """
 
 from .backend import Obstacle, fallback, find_obstacle, find_obstacle_to, obstacle
+from .limits import cpus_of_rank
 from .model import Outlook, expected_epochs_left
 from .multiprocessing_context import find_hazard, start_candidates
-from .num_workers import Measured, can_be_measured
+from .num_workers import Measured, can_be_measured, most_measured
 from .recommend import recommend, with_own_persistence, with_repetition_note
 from .rules import RULES
 
@@ -15,11 +16,13 @@ __all__ = [
     "Obstacle",
     "Outlook",
     "can_be_measured",
+    "cpus_of_rank",
     "expected_epochs_left",
     "fallback",
     "find_hazard",
     "find_obstacle",
     "find_obstacle_to",
+    "most_measured",
     "obstacle",
     "recommend",
     "start_candidates",

@@ -46,11 +46,15 @@ Workers of one rank that the model is asked about where nothing else sets a limi
 
 class Measured(NamedTuple):
     """
-    What the first batches took, and what is left to load.
+    What batches took, and what is left to load.
     """
 
     profile: Profile
     outlook: Outlook
+    best: int | None = None
+    """The number of workers that real trials found best; ``None`` to leave it to the model."""
+    trials: str = ""
+    """What they saw, in a clause."""
 
 
 def choose_num_workers(
@@ -147,22 +151,20 @@ def _by_model(
     """
     Choose by what was measured, within the limits; a limit that keeps the model from a larger number names itself.
     """
-    profile, outlook = measured
+    profile, outlook = measured.profile, measured.outlook
     if profile.transfer_seconds is None:
         return _none("cannot-send", "a batch holds something that cannot be pickled, so no worker could send it")
     is_forked = method_name(context) == "fork"
-    _, least = batches_ahead(facts, traits, request)
-    usual = batches_ahead(facts, traits, request, profile)[0]
-    limits = [
-        *_model_limits(facts, traits, profile),
-        *worker_limits(facts, profile.batch_bytes, usual, least, is_forked),
-    ]
+    limits = _measured_limits(facts, traits, request, context, profile)
     binding, others = smallest(limits)
     cpus = cpus_of_rank(facts)
 
     def best(most: float) -> int:
         return fewest_workers(profile, range(int(most) + 1), cpus, outlook, is_forked=is_forked)
 
+    if measured.best is not None and measured.best <= binding.value:
+        rule = "num_workers.calibrated"
+        return Choice(value=measured.best, rule=rule, because=measured.trials, limits=(binding, *others))
     workers = best(min(binding.value, MOST_MEASURED))
     if not workers:
         return Choice(
@@ -174,6 +176,25 @@ def _by_model(
         return Choice(value=workers, rule=binding.rule, because=because, limits=others)
     because = f"{_measured_text(profile)}: more than {workers} would not be faster by 3 %"
     return Choice(value=workers, rule="num_workers.measured", because=because, limits=(binding, *others))
+
+
+def most_measured(
+    facts: HostFacts, traits: DatasetTraits, request: LoaderRequest, context: Any, profile: Profile
+) -> int:
+    """
+    Return the most workers that all limits allow of a dataset whose batches are known.
+    """
+    limits = _measured_limits(facts, traits, request, context, profile)
+    return int(min(MOST_MEASURED, *(limit.value for limit in limits)))
+
+
+def _measured_limits(
+    facts: HostFacts, traits: DatasetTraits, request: LoaderRequest, context: Any, profile: Profile
+) -> list[Limit]:
+    _, least = batches_ahead(facts, traits, request)
+    usual, _ = batches_ahead(facts, traits, request, profile)
+    budgets = worker_limits(facts, profile.batch_bytes, usual, least, method_name(context) == "fork")
+    return [*_model_limits(facts, traits, profile), *budgets]
 
 
 def _model_limits(facts: HostFacts, traits: DatasetTraits, profile: Profile) -> Iterator[Limit]:

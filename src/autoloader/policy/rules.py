@@ -39,6 +39,7 @@ RULES: dict[str, str] = {
     "num_workers.shards": "The dataset has no more shards.",
     "num_workers.storage-hdd": "A spinning disk slows down when many read at once.",
     "num_workers.measured": "By what the first batches took, more workers would not be faster by 3 %.",
+    "num_workers.calibrated": "Of the numbers that were tried, the smallest that is hardly slower than the best.",
     "num_workers.inline-is-faster": "By what the first batches took, workers would not make loading faster.",
     "num_workers.cannot-send": "A batch cannot be pickled, so that no worker could send it.",
     "num_workers.unmeasured": "Without a measurement nothing says that more would help.",

@@ -96,9 +96,14 @@ class _Batch(NamedTuple):
 class BatchClock:
     """
     Times batches that load in the training process, and the training's own steps between them.
+
+    Args:
+        enough_batches: After so many batches there is enough for a profile,
+        enough_seconds: and after so many seconds of loading, too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, enough_batches: int = ENOUGH_BATCHES, enough_seconds: float = ENOUGH_SECONDS) -> None:
+        self._enough_batches, self._enough_seconds = enough_batches, enough_seconds
         self._batches: list[_Batch] = []
         self._steps: list[_Moment] = []
         self._loading_seconds = 0.0
@@ -115,7 +120,7 @@ class BatchClock:
         """
         Return whether a profile can be made.
         """
-        return len(self._batches) >= ENOUGH_BATCHES or self._loading_seconds >= ENOUGH_SECONDS
+        return len(self._batches) >= self._enough_batches or self._loading_seconds >= self._enough_seconds
 
     def begin(self, indices: Any) -> Any:
         """

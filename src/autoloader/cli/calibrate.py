@@ -1,0 +1,101 @@
+"""
+Measure a dataset, try settings for real, and show which is best, how far it is from what is possible, and why.
+"""
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ArgumentError
+from ..findings import describe
+from . import streams
+from .plan import add_loader_arguments, check_batch_size
+from .target import load_dataset, require_torch
+
+if TYPE_CHECKING:
+    from ..calibration import Calibration
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """
+    Declare the command's options.
+    """
+    add_loader_arguments(parser)
+    parser.add_argument(
+        "--budget", type=float, default=20.0, metavar="SECONDS", help="what all of it may take (default: 20)"
+    )
+    parser.add_argument("--json", action="store_true", help="print all that was measured, and the plan, as JSON")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the curve into FILE.png or FILE.svg")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """
+    Print what was found for the dataset that TARGET returns.
+    """
+    require_torch("'calibrate'")
+    from ..loader import AutoLoader
+    from ..loader.calibrating import calibrate_loader
+    from ..report.calibration import render_calibration
+
+    check_batch_size(arguments.batch_size)
+    if arguments.plot is not None:
+        _check_plot(arguments.plot)
+    with contextlib.redirect_stdout(sys.stderr):
+        dataset = load_dataset(arguments.target)
+        order = {"shuffle": _shuffles(dataset), "epochs": arguments.epochs}
+        loader: AutoLoader[Any] = AutoLoader(dataset, arguments.batch_size, **order)
+        with _progress() as progress:
+            found = calibrate_loader(loader, budget_seconds=arguments.budget, progress=progress)
+    print(found.to_json() if arguments.json else render_calibration(found))
+    if arguments.plot is not None:
+        _plot(found, arguments.plot)
+    return 0
+
+
+def _shuffles(dataset: object) -> bool | None:
+    """
+    Return whether to shuffle, as in training: map-style data has an order to change.
+    """
+    from torch.utils.data import IterableDataset
+
+    return None if isinstance(dataset, IterableDataset) else True
+
+
+def _check_plot(path: Path) -> None:
+    """
+    Refuse, before anything is measured, what could not be drawn.
+
+    Raises:
+        ArgumentError: The file has another ending, or matplotlib is missing.
+    """
+    if path.suffix.lower() not in {".png", ".svg"}:
+        raise ArgumentError(describe("calibration.plot-ending", path=str(path)))
+    try:
+        import matplotlib as mpl  # noqa: F401
+    except ImportError as error:
+        raise ArgumentError(describe("calibration.plot-missing", reason=error, python=sys.executable)) from None
+
+
+def _plot(found: "Calibration", path: Path) -> None:
+    from ..report.plot import plot_calibration
+
+    plot_calibration(found, path)
+    streams.remark(f"drawn: {path}")
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str], object]]:
+    """
+    Show what is being measured on stderr, if that is a terminal.
+    """
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    with console.status("measuring") as status:
+        yield lambda what: status.update(f"measuring: {what} (Ctrl-C ends with what is known)")

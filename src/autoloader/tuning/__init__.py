@@ -1,0 +1,3 @@
+"""
+Finding settings by trying them: trials in a process of their own, and what follows from them.
+"""

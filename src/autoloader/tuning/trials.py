@@ -1,0 +1,140 @@
+"""
+Runs trials of the settings that the model cannot tell apart, until the order is clear or the time is up.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from math import ceil
+from time import monotonic
+from typing import Any, NamedTuple
+
+from ..calibration import Trial
+from .assistant import Assistant, AssistantError, OutOfTimeError
+from .candidates import Situation, first_candidates, median, next_candidate, still_open, totals_of
+
+logger = logging.getLogger("autoloader")
+
+TIMED_SECONDS = 0.4
+"""
+How long the timed part of a trial shall take, by the model.
+"""
+
+MOST_ROUNDS = 200
+ENOUGH_RUNS = 3
+"""
+So often each setting runs that is near the best.
+"""
+
+CAUTION = 1.5
+"""
+A trial begins only if so many times what the model expects of it is left.
+"""
+
+
+class Outcome(NamedTuple):
+    """
+    What the trials saw, and why there were no more.
+    """
+
+    runs: dict[int, list[Any]]
+    """For each number of workers what :meth:`Laboratory.run` returned."""
+    stopped_by: str
+
+    def trials(self, situation: Situation) -> tuple[Trial, ...]:
+        """
+        Return a record of each number of workers.
+        """
+        return tuple(
+            Trial(
+                num_workers=workers,
+                step_seconds=median(run.step_seconds for run in runs),
+                first_batch_seconds=min(run.first_batch_seconds for run in runs),
+                runs=len(runs),
+                batches=sum(run.batches for run in runs),
+                expected_seconds=situation.step(workers),
+            )
+            for workers, runs in sorted(self.runs.items())
+        )
+
+
+def rounds_for(situation: Situation, workers: int) -> tuple[int, float]:
+    """
+    Return how many batches a worker a trial shall time, and the seconds that the model expects of the whole trial.
+    """
+    load = situation.step(1) if workers else situation.step(0)
+    turn = max(load, max(1, workers) * situation.step(workers), 1e-6)
+    rounds = max(1, min(MOST_ROUNDS, ceil(TIMED_SECONDS / turn)))
+    return rounds, situation.start(workers) + (rounds + 3) * turn
+
+
+def run_trials(
+    assistant: Assistant,
+    situation: Situation,
+    settings: Callable[[int], Mapping[str, Any]],
+    deadline: float,
+    *,
+    only: int | None = None,
+    progress: Callable[[str], object] = lambda _: None,
+) -> Outcome:
+    """
+    Try numbers of workers in turn, so that what else happens on the machine meets all of them.
+
+    A number whose trial fails is not tried again. Ctrl-C ends the trials; what they saw counts.
+
+    Args:
+        assistant: Who runs them.
+        situation: What the model knows.
+        settings: The arguments of the DataLoader for a number of workers.
+        deadline: When to have finished, on the clock of ``time.monotonic``.
+        only: The number of workers to try, where the user has set it.
+        progress: Told what is being tried.
+    """
+    runs: dict[int, list[Any]] = {}
+    failed: set[int] = set()
+    waiting: Iterable[int] = first_candidates(situation) if only is None else [only]
+    try:
+        while True:
+            for workers in waiting:
+                rounds, expected = rounds_for(situation, workers)
+                if monotonic() + CAUTION * expected > deadline:
+                    return Outcome(runs, "budget" if runs else "no trial possible")
+                progress("inline" if not workers else f"{workers} worker{'s' if workers > 1 else ''}")
+                try:
+                    run = _run(assistant, situation, settings(workers), rounds)
+                except OutOfTimeError:
+                    raise
+                except AssistantError as error:
+                    logger.info("calibration: a trial with num_workers=%d failed: %s", workers, error)
+                    failed.add(workers)
+                    runs.pop(workers, None)
+                    continue
+                runs.setdefault(workers, []).append(run)
+            waiting = _more(situation, runs, failed, only)
+            if not waiting:
+                return Outcome(runs, "order clear" if runs else "no trial possible")
+    except OutOfTimeError:
+        return Outcome(runs, "budget" if runs else "no trial possible")
+    except KeyboardInterrupt:
+        return Outcome(runs, "interrupt")
+
+
+def _run(assistant: Assistant, situation: Situation, settings: Mapping[str, Any], rounds: int) -> Any:
+    step, cpu = situation.profile.step_seconds or 0.0, situation.profile.step_cpu_seconds or 0.0
+    return assistant.ask("run", settings, rounds, step, is_busy=cpu > step / 2)
+
+
+def _more(situation: Situation, runs: Mapping[int, list[Any]], failed: set[int], only: int | None) -> list[int]:
+    """
+    Return the numbers of workers to run next; none where the order is clear.
+    """
+    if not runs:
+        return []
+    steps = {workers: median(run.step_seconds for run in each) for workers, each in runs.items()}
+    starts = {workers: min(run.first_batch_seconds for run in each) for workers, each in runs.items()}
+    another = next_candidate(situation, steps, starts) if only is None else None
+    if another is not None and another not in failed and another not in steps:
+        return [another]
+    open_still = still_open(totals_of(situation, steps, starts))
+    if len(open_still) == 1 and only is None:
+        return []
+    return [workers for workers in open_still if len(runs[workers]) < ENOUGH_RUNS]
