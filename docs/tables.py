@@ -65,17 +65,20 @@ def all_facts() -> list[str]:
     return [f"{group}.{name}" for group, fields in names for name in fields if name != "sources"]
 
 
-def facts_by_system(*, full: bool) -> dict[str, set[str]]:
+def facts_by_system(*, full: bool, measure: bool = False) -> dict[str, set[str]]:
     """
     Return the facts that any of the tests' hosts of a system tells: what one of them answered, the system can tell.
 
     Args:
         full: Whether the probe asks also what takes seconds.
+        measure: Whether it reads files, on hosts where that was recorded.
     """
     found: dict[str, set[str]] = {system: set() for system in SYSTEMS}
     paths = [path for path in sorted(HOSTS.rglob("*.json")) if not path.name.endswith(".truth.json")]
     for path in paths:
-        facts = probe_host(io=ReplayedHost(json.loads(path.read_text(encoding="utf-8"))), full=full)
+        document = json.loads(path.read_text(encoding="utf-8"))
+        is_timed = measure and "timed_reads" in document["answers"]
+        facts = probe_host(io=ReplayedHost(document), full=full, measure=is_timed)
         platform = facts.system.platform or ""
         found[platform if platform in SYSTEMS else "elsewhere"] |= set(known_facts(facts))
     return found
@@ -83,12 +86,16 @@ def facts_by_system(*, full: bool) -> dict[str, set[str]]:
 
 def facts_table() -> str:
     """
-    Return the table: ``yes`` where a system tells a fact, ``full`` where it does in a full probe only.
+    Return the table: ``yes`` where a system tells a fact, and else the option of the command that makes it tell it.
     """
-    quick, full = facts_by_system(full=False), facts_by_system(full=True)
+    told = {
+        "yes": facts_by_system(full=False),
+        "full": facts_by_system(full=True),
+        "measure": facts_by_system(full=True, measure=True),
+    }
     rows = ["| fact | Linux | Windows | macOS | elsewhere |", "| --- | --- | --- | --- | --- |"]
     for fact in all_facts():
-        cells = ("yes" if fact in quick[each] else "full" if fact in full[each] else "" for each in SYSTEMS)
+        cells = (next((word for word in told if fact in told[word][each]), "") for each in SYSTEMS)
         rows.append(f"| `{fact}` | {' | '.join(cells)} |")
     return "\n".join(rows)
 

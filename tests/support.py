@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from autoloader.probe.host_io import DiskSpace, MainModule, PythonThread, StartMethods
-from autoloader.probe.questions import MacVolume, Nvml, WindowsJob, WindowsMemory, WindowsVolume
+from autoloader.probe.questions import MacVolume, Nvml, TimedReads, WindowsJob, WindowsMemory, WindowsVolume
 
 
 @dataclass
@@ -24,6 +24,7 @@ class FakeHost:
     spaces: dict[str, DiskSpace] = field(default_factory=dict)
     mask: tuple[int, ...] | None = None
     mask_at_import: tuple[int, ...] | None = None
+    launcher_masks: dict[str, tuple[int, ...]] = field(default_factory=dict)
     cpus: int | None = None
     resource_limits: dict[str, tuple[float, float]] = field(default_factory=dict)
     user_tasks: int | None = None
@@ -55,6 +56,7 @@ class FakeHost:
     job: WindowsJob | None = None
     windows_volumes: dict[str, WindowsVolume] = field(default_factory=dict)
     mac_volumes: dict[str, MacVolume] = field(default_factory=dict)
+    timed: dict[str, TimedReads] = field(default_factory=dict)
     folder: str = "/work"
     temp: str = "/tmp"
 
@@ -86,6 +88,9 @@ class FakeHost:
 
     def affinity_at_import(self) -> tuple[int, ...] | None:
         return self.mask_at_import
+
+    def launcher_affinity(self, rank_variable: str) -> tuple[int, ...] | None:
+        return self.launcher_masks.get(rank_variable)
 
     def cpu_count(self) -> int | None:
         return self.cpus
@@ -190,3 +195,6 @@ class FakeHost:
 
     def mac_volume(self, path: str) -> MacVolume | None:
         return self.mac_volumes.get(path)
+
+    def timed_reads(self, path: str) -> TimedReads | None:
+        return self.timed.get(path)

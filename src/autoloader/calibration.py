@@ -63,7 +63,7 @@ class Calibration:
     """
 
     plan: Plan
-    """The settings to use: ``auto_loader(dataset, ..., plan=calibration.plan)``."""
+    """The settings to use, as in ``auto_loader(dataset, ..., plan=calibration.plan)``."""
     profile: Profile
     """What loading a batch takes in one process."""
     trials: tuple[Trial, ...] = ()
@@ -75,7 +75,7 @@ class Calibration:
     seconds: float = 0.0
     """Seconds that the calibration took."""
     stopped_by: str = "order clear"
-    """Why it ended: ``order clear``, ``budget``, ``interrupt``, or ``no trial possible``."""
+    """Why it ended, one of ``order clear``, ``budget``, ``interrupt`` and ``no trial possible``."""
     schema: int = SCHEMA
     """The layout of this record, see :data:`SCHEMA`."""
 

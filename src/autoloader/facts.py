@@ -18,6 +18,7 @@ The number of this layout of facts; it changes when a field is renamed, removed 
 
 StorageKind = Literal["nvme", "ssd", "hdd", "optical", "virtual", "network", "memory", "unknown"]
 Confidence = Literal["high", "low"]
+AnsweredBy = Literal["storage", "memory", "storage-or-memory", "nothing"]
 AcceleratorKind = Literal["cuda", "rocm", "xpu", "mps"]
 StartMethod = Literal["fork", "spawn", "forkserver"]
 
@@ -100,6 +101,9 @@ class CpuFacts(NamedTuple):
     """The same at this moment; workers that start now inherit it."""
     affinity_bound_by: str | None = None
     """The variable by which OpenMP bound the main thread to fewer CPUs, or may have; ``None`` where none did."""
+    launcher_affinity: tuple[int, ...] | None = None
+    """The same of the process that started the ranks of this node, torchrun or a step of Slurm for instance. A rank
+    with other CPUs was given a mask of its own. ``None`` where only one rank is on this node."""
     cpuset: tuple[int, ...] | None = None
     """Numbers of the CPUs that the control groups leave to this process."""
     quota_cpus: float | None = None
@@ -242,9 +246,12 @@ class StorageFacts(NamedTuple):
     """What is mounted there, be it a device, a server's folder, or a name of the file system's own."""
     kind: StorageKind | None = None
     """What it is made of, the slowest of the disks below where there are several; ``virtual`` is a disk of a virtual
-    machine, whose nature the host hides."""
+    machine, whose nature the host hides, unless ``probe --measure`` was asked what it is like: then ``ssd`` is a disk
+    that needs no time to seek, of whatever make, ``hdd`` one that does, and ``network`` one that answers late, and
+    several reads as late as one."""
     confidence: Confidence | None = None
-    """How far *kind* may be believed: ``low`` where it rests on what a hypervisor passed on, or is not known."""
+    """How far *kind* may be believed: ``low`` where it rests on what a hypervisor passed on, or on how fast reads were
+    alone, or is not known."""
     devices: tuple[str, ...] = ()
     """Names of the block devices from what is mounted down to the disks, partitions, LVM, dm-crypt, RAID and loop
     devices among them; none where the data lies on no device of this machine."""
@@ -252,6 +259,16 @@ class StorageFacts(NamedTuple):
     """Size of the file system; ``None`` on a network mount, which is not asked because it may never answer."""
     free_bytes: int | None = None
     """What this user may still write there."""
+    answered_by: AnsweredBy | None = None
+    """What answered the reads that ``probe --measure`` timed, the storage itself or ``memory``, the page cache for
+    instance, in which case the times say nothing of the storage. One of both, where the system does not tell which, or
+    ``nothing``, with the reason in *sources*. ``None`` where nobody asked."""
+    read_latency_seconds: float | None = None
+    """What a read of 4 KiB takes, the median of those that were timed one after another."""
+    read_latency_p95_seconds: float | None = None
+    """What 95 % of these reads took at most."""
+    sequential_bytes_per_second: float | None = None
+    """How fast one large file was read from its beginning on, in pieces of 1 MiB, by one reader."""
     sources: Mapping[str, str] = {}
     """Where each known field was read."""
 

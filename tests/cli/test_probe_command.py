@@ -279,6 +279,115 @@ def test_path_that_is_there_has_no_remark(tmp_path: Path, capsys: pytest.Capture
     assert capsys.readouterr().err == ""
 
 
+# Measured places
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """
+    Return a folder with some files.
+    """
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for number in range(9):
+        (folder / f"{number}.bin").write_bytes(bytes(32 << 10))
+    return folder
+
+
+def test_measure_times_reads_of_the_files_there(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    Median and 95th percentile, in both forms; nothing is said of what is as it should be.
+    """
+    assert main(["probe", "--json", "--path", str(data), "--measure"]) == 0
+    told = capsys.readouterr()
+    storage = json.loads(told.out)["storage"]
+    assert told.err == ""
+    assert storage["answered_by"] in {"storage", "memory", "storage-or-memory"}
+    assert 0 < storage["read_latency_seconds"] <= storage["read_latency_p95_seconds"]
+    assert " reads in 9 files, " in storage["sources"]["answered_by"]
+    assert main(["probe", "--path", str(data), "--measure"]) == 0
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("timed reads")]
+    assert " ms, 95 % within " in line
+    assert main(["probe", "--full", "--path", str(data), "--measure"]) == 0
+    assert "storage.read_latency_seconds " in capsys.readouterr().out
+
+
+def test_reads_are_not_timed_unless_that_is_asked_for(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    A plain probe is quick and reads no file of the user's.
+    """
+    assert main(["probe", "--path", str(data)]) == 0
+    assert "timed reads" not in capsys.readouterr().out
+    assert main(["probe", "--json", "--path", str(data)]) == 0
+    assert json.loads(capsys.readouterr().out)["storage"]["answered_by"] is None
+
+
+def test_measure_of_what_cannot_be_read_says_why(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    An empty folder and one that is not there are answers.
+    """
+    (data / "empty").mkdir()
+    with pytest.raises(FileNotFoundError) as caught:
+        os.stat(data / "gone")
+    reasons = {"empty": "no file with data was found", "gone": caught.value.strerror}
+    for name, reason in reasons.items():
+        assert main(["probe", "--path", str(data / name), "--measure"]) == 0
+        told = capsys.readouterr()
+        assert (f"\ntimed reads    none: {reason}\n" in told.out, told.err) == (True, "")
+
+
+def test_measure_without_a_place_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    Nobody wants the files of the current folder read by accident.
+    """
+    assert main(["probe", "--measure"]) == 2
+    assert capsys.readouterr() == (
+        "",
+        (
+            "error: --measure cannot be done: it reads files for some seconds, and nothing says which. "
+            "Add --path DIR, the folder where the data is.\n"
+        ),
+    )
+
+
+def test_measure_of_a_replayed_host_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    Its files are not here.
+    """
+    file = str(HOSTS / "a.json")
+    assert main(["probe", "--measure", "--path", "/data", "--replay", file]) == 2
+    assert capsys.readouterr() == (
+        "",
+        (
+            f"error: --measure cannot be done with --replay={file!r}: what that host answered was recorded before. "
+            "Leave --measure out: what was measured when it was recorded is shown.\n"
+        ),
+    )
+
+
+def test_measure_of_a_url_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    As without.
+    """
+    assert main(["probe", "--measure", "--path", "s3://bucket/x"]) == 2
+    assert " cannot be looked at: a URL names a place " in capsys.readouterr().err
+
+
+def test_measured_host_is_recorded_and_replayed_with_its_times(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    A disk that is judged wrongly becomes a test in one move; the file has no names of the user's files.
+    """
+    file = data.parent / "host.json"
+    assert main(["probe", "--json", "--path", str(data), "--measure", "--record", str(file)]) == 0
+    there = json.loads(capsys.readouterr().out)["storage"]
+    assert "3.bin" not in file.read_text(encoding="utf-8")
+    assert main(["probe", "--json", "--replay", str(file)]) == 0
+    here = json.loads(capsys.readouterr().out)["storage"]
+    assert there["read_latency_seconds"] is not None
+    unchanged = ("kind", "confidence", "answered_by", "read_latency_seconds", "read_latency_p95_seconds")
+    assert {name: here[name] for name in unchanged} == {name: there[name] for name in unchanged}
+
+
 # Streams
 
 

@@ -40,6 +40,8 @@ class Room(NamedTuple):
     cpus: Mapping[str, Fraction]
     """CPUs by the last part of the rule that a limit has; those that limit nothing are left out."""
     ranks: int = 1
+    is_bound: bool = False
+    """Whether somebody gave this rank a mask: it is known that what started the ranks has another one."""
     memory: float | None = None
     shared: float | None = None
     files: float | None = None
@@ -60,10 +62,12 @@ class Room(NamedTuple):
 
 def is_bound_apart(room: Room) -> bool:
     """
-    Return whether a batch system gave each rank CPUs of its own: as many masks as ranks fit beside each other.
+    Return whether each rank was given CPUs of its own: as many masks as ranks fit beside each other.
+
+    All ranks of a job that was itself put on a few CPUs have the same small mask, which nobody gave to one of them.
     """
     mask, whole = room.cpus.get("cpu-affinity"), room.cpus.get("cpu-cpuset", room.cpus.get("cpu-count"))
-    return mask is not None and whole is not None and mask * room.ranks <= whole
+    return room.is_bound and mask is not None and whole is not None and mask * room.ranks <= whole
 
 
 def cpus_of_one_rank(room: Room) -> Fraction:

@@ -212,6 +212,7 @@ def machines(draw: st.DrawFn) -> Machine:
     tree = draw(trees(online))
     cpuset = tree.granted.cpusets[-1]
     mask = cpuset[: draw(st.integers(1, len(cpuset)))]
+    above = draw(st.sampled_from([None, mask, cpuset]))
     per_node, own = draw(st.none() | st.integers(1, 64)), draw(st.none() | st.integers(1, 64))
     available, shared = draw(st.sampled_from([3, 20, 4000, 4000])) * GIB, draw(sizes(4096))
     files, open_files = draw(st.integers(16, 1200) | st.just(1 << 20)), draw(st.integers(0, 60))
@@ -230,6 +231,7 @@ def machines(draw: st.DrawFn) -> Machine:
         spaces={"/dev/shm": DiskSpace(4096 * GIB, shared)},
         environment={name: str(value) for name, value in variables.items() if value is not None},
         mask=mask,
+        launcher_masks={} if above is None else {"LOCAL_RANK": above},
         cpus=online,
         resource_limits={"NOFILE": (float(files), NO_LIMIT), "NPROC": (float(processes), NO_LIMIT)},
         user_tasks=used,
@@ -248,6 +250,7 @@ def machines(draw: st.DrawFn) -> Machine:
     room = Room(
         cpus={rule: Fraction(limit) for rule, limit in cpus.items() if limit is not None},
         ranks=ranks,
+        is_bound=above is not None and len(above) > len(mask),
         memory=min([available, *tree.granted.memory]),
         shared=shared,
         files=files - open_files,

@@ -12,13 +12,14 @@ from autoloader.policy.limits import (
     bytes_of_batch,
     cpu_budget,
     cpus_of_rank,
+    cpus_text,
     prefetch_limits,
     ranks_sharing,
     size_text,
     worker_limits,
 )
 from autoloader.traits import DatasetTraits
-from policy.baseline import GIB, KIB, MIB, NO_LIMIT, cpus, situation
+from policy.baseline import GIB, KIB, MIB, NO_LIMIT, cpus, own_mask, situation
 
 
 @pytest.mark.parametrize(
@@ -27,17 +28,37 @@ from policy.baseline import GIB, KIB, MIB, NO_LIMIT, cpus, situation
         pytest.param({}, 1, id="single-process"),
         pytest.param({"job.local_world_size": None}, 1, id="unknown"),
         pytest.param({"job.local_world_size": 4}, 4, id="ranks-that-see-every-cpu"),
-        pytest.param({"job.local_world_size": 4, "cpu.affinity": tuple(range(16))}, 1, id="ranks-with-own-masks"),
-        pytest.param({"job.local_world_size": 4, "cpu.affinity": tuple(range(17))}, 4, id="masks-that-overlap"),
+        pytest.param({"job.local_world_size": 4, **own_mask(16)}, 1, id="ranks-with-own-masks"),
+        pytest.param({"job.local_world_size": 4, **own_mask(17)}, 4, id="masks-that-overlap"),
         pytest.param(
-            {"job.local_world_size": 4, "cpu.affinity": tuple(range(16)), "cpu.quota_cpus": 8.0},
+            {"job.local_world_size": 4, **own_mask(16), "cpu.quota_cpus": 8.0},
             4,
             id="ranks-with-own-masks-share-a-quota",
         ),
         pytest.param(
-            {"job.local_world_size": 4, "cpu.affinity": tuple(range(16)), "cpu.cpuset": tuple(range(32))},
+            {"job.local_world_size": 4, **own_mask(16), "cpu.cpuset": tuple(range(32))},
             4,
             id="masks-that-overlap-in-their-cpuset",
+        ),
+        pytest.param(
+            {"job.local_world_size": 4, **own_mask(4), "cpu.launcher_affinity": tuple(range(4))},
+            4,
+            id="mask-of-the-launcher",
+        ),
+        pytest.param(
+            {"job.local_world_size": 4, **own_mask(4), "cpu.launcher_affinity": (0, 1, 2, 4)},
+            1,
+            id="other-mask-of-the-same-size",
+        ),
+        pytest.param(
+            {"job.local_world_size": 4, **own_mask(4), "cpu.launcher_affinity": (5,)},
+            1,
+            id="launcher-bound-to-a-cpu-of-its-own",
+        ),
+        pytest.param(
+            {"job.local_world_size": 4, **own_mask(4), "cpu.launcher_affinity": None},
+            4,
+            id="mask-of-the-launcher-unknown",
         ),
         pytest.param({"job.local_world_size": 4, "cpu.affinity": None}, 4, id="mask-unknown"),
         pytest.param(
@@ -49,7 +70,7 @@ from policy.baseline import GIB, KIB, MIB, NO_LIMIT, cpus, situation
 )
 def test_ranks_sharing_counts_those_on_the_same_cpus(changes: Mapping[str, Any], ranks: int) -> None:
     """
-    Ranks whose masks fit side by side do not share their CPUs; all others do.
+    Ranks that were given masks of their own, which fit side by side, do not share their CPUs; all others do.
     """
     facts, _, _ = situation(changes)
     assert ranks_sharing(facts) == ranks
@@ -75,6 +96,36 @@ def test_cpu_budget_leaves_the_training_process_its_own(
     """
     facts, _, _ = situation(changes)
     assert (cpus_of_rank(facts), cpu_budget(facts).value) == (pytest.approx(of_rank), pytest.approx(budget))
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        pytest.param({}, "16 usable CPUs (affinity), of this rank alone", id="own"),
+        pytest.param(
+            {"cpu.launcher_affinity": tuple(range(16))},
+            "16 usable CPUs (affinity), shared by 4 ranks, with the mask of what started them",
+            id="inherited",
+        ),
+        pytest.param(
+            {"cpu.launcher_affinity": None},
+            "16 usable CPUs (affinity), shared by 4 ranks, as nothing tells whether each has its own",
+            id="unknown",
+        ),
+        pytest.param(
+            {"cpu.affinity": tuple(range(17))}, "17 usable CPUs (affinity), shared by 4 ranks", id="too-wide-for-4"
+        ),
+        pytest.param({"cpu.quota_cpus": 8.0}, "8 usable CPUs (quota_cpus), shared by 4 ranks", id="quota"),
+        pytest.param({"cpu.python_cpu_count": 2}, "2 usable CPUs (python_cpu_count)", id="python"),
+        pytest.param({"job.local_world_size": 1}, "16 usable CPUs (affinity)", id="single-process"),
+    ],
+)
+def test_cpus_text_says_whose_the_mask_is(changes: Mapping[str, Any], text: str) -> None:
+    """
+    A mask that would fit as often as there are ranks is this rank's own, inherited, or one of which that is unknown.
+    """
+    facts, _, _ = situation({"job.local_world_size": 4, **own_mask(16), **changes})
+    assert cpus_text(facts) == text
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,7 @@ CPUS = records(
     CpuFacts,
     logical=maybe(COUNTS),
     affinity=maybe(MASKS),
+    launcher_affinity=maybe(MASKS),
     cpuset=maybe(MASKS),
     quota_cpus=maybe(st.just(NO_LIMIT) | st.floats(0.01, 300)),
     scheduler_cpus=maybe(COUNTS.map(float)),

@@ -102,6 +102,7 @@ FACTS: dict[str, dict[str, Any]] = {
         "cpu.scheduler_cpus": 8.0,
         "cpu.cpuset": (0, 1, 2, 3, 8, 9, 10, 11),
         "cpu.affinity": (2, 3, 10, 11),
+        "cpu.launcher_affinity": (0, 1, 2, 3, 8, 9, 10, 11),
         "cpu.usable_cpus": 4.0,
         "cpu.bound_by": "affinity",
         "memory.cgroup_limit_bytes": 16.0 * GIB,
@@ -262,6 +263,8 @@ FACTS: dict[str, dict[str, Any]] = {
         "numa.node_cpus.2": tuple(range(64, 96)),
     },
     "windows-job": {
+        "job.local_world_size": 2,
+        "cpu.launcher_affinity": tuple(range(16)),
         "cpu.quota_cpus": 4.0,
         "cpu.usable_cpus": 4.0,
         "cpu.bound_by": "quota_cpus",
@@ -294,6 +297,8 @@ FACTS: dict[str, dict[str, Any]] = {
     },
     "freebsd": {
         "system.platform": "freebsd14",
+        "job.local_world_size": 2,
+        "cpu.launcher_affinity": tuple(range(8)),
         "cpu.logical": 8,
         "cpu.usable_cpus": 4.0,
         "memory.headroom_bytes": 8.0 * GIB,
@@ -397,4 +402,37 @@ STORAGE: dict[str, dict[str, tuple[str | None, str, int | None]]] = {
 }
 """
 For each host and path: the file system, its kind, and its size where it may be asked.
+"""
+
+TIMED: dict[str, dict[str, Any]] = {
+    "ec2-ebs": {
+        "storage.kind": "ssd",
+        "storage.confidence": "low",
+        "storage.answered_by": "storage",
+        "storage.read_latency_seconds": 0.0006347,
+        "storage.read_latency_p95_seconds": 0.0009114,
+        "storage.sequential_bytes_per_second": 125.0 * MIB,
+        "storage.filesystem": "ext4",
+        "storage.devices": ("nvme0n1p2", "nvme0n1"),
+    },
+    "windows-desktop": {
+        "storage.kind": "nvme",
+        "storage.answered_by": "storage",
+        "storage.read_latency_seconds": 7.5e-05,
+        "storage.sequential_bytes_per_second": 2.0 * GIB,
+    },
+    "mac-m1-pro": {
+        "storage.confidence": "high",
+        "storage.answered_by": "storage-or-memory",
+        "storage.sequential_bytes_per_second": None,
+    },
+    "freebsd": {
+        "storage.kind": "hdd",
+        "storage.confidence": "high",
+        "storage.answered_by": "storage",
+        "storage.read_latency_p95_seconds": 0.0134,
+    },
+}
+"""
+The facts of hosts whose reads were timed, in their working directory.
 """

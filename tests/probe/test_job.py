@@ -4,8 +4,11 @@ Ranks and allotted CPUs, by the variables that each launcher and batch system se
 
 import pytest
 
-from autoloader.facts import JobFacts
-from autoloader.probe.job import LAUNCHERS, read_job, read_scheduler_cpus
+from autoloader.facts import CpuFacts, JobFacts
+from autoloader.probe import probe_host
+from autoloader.probe.job import LAUNCHERS, put_launcher_affinity, read_job, read_scheduler_cpus
+from autoloader.probe.readings import Readings
+from support import FakeHost
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "RANK": "5", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "WORLD_SIZE": "8"}
 STEP = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_NODEID": "1"}
@@ -159,3 +162,38 @@ def test_launchers_with_marks_of_others_come_first() -> None:
     names = [launcher.name for launcher in LAUNCHERS]
     assert names[:2] == ["torchrun", "environment"]
     assert names[-1] == "slurm"
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        pytest.param(TORCHRUN, (0, 1), id="torchrun"),
+        pytest.param({"LOCAL_WORLD_SIZE": "2"}, (0, 1), id="rank-not-set"),
+        pytest.param({**STEP, "SLURM_STEP_TASKS_PER_NODE": "4"}, (2, 3), id="slurm"),
+        pytest.param({**TORCHRUN, "LOCAL_WORLD_SIZE": "1"}, None, id="one-rank"),
+        pytest.param({**STEP}, None, id="ranks-unknown"),
+        pytest.param({}, None, id="no-launcher"),
+    ],
+)
+def test_mask_of_the_launcher_is_asked_for_by_the_variable_of_its_ranks(
+    environment: dict[str, str], expected: tuple[int, ...] | None
+) -> None:
+    """
+    Where one rank is on a node, nobody shares anything with it.
+    """
+    host = FakeHost(mask=(1,), launcher_masks={"LOCAL_RANK": (0, 1), "SLURM_LOCALID": (2, 3)})
+    readings = Readings()
+    put_launcher_affinity(readings, host, read_job(environment))
+    facts = readings.build(CpuFacts)
+    assert facts.launcher_affinity == expected
+    assert set(facts.sources) == ({"launcher_affinity"} if expected else set())
+
+
+@pytest.mark.parametrize("platform", ["linux", "win32", "freebsd14"])
+@pytest.mark.parametrize("mask", [(1,), None])
+def test_mask_of_the_launcher_is_a_fact_where_there_are_masks(platform: str, mask: tuple[int, ...] | None) -> None:
+    """
+    On every system that has masks.
+    """
+    host = FakeHost(platform=platform, mask=mask, launcher_masks={"LOCAL_RANK": (0, 1)}, environment=TORCHRUN)
+    assert probe_host(io=host).cpu.launcher_affinity == (mask and (0, 1))

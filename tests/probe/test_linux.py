@@ -125,6 +125,7 @@ def test_plain_server_has_every_fact() -> None:
         "affinity": [0, 1, 2, 3, 4, 5, 6, 7],
         "affinity_now": [0, 1, 2, 3, 4, 5, 6, 7],
         "affinity_bound_by": None,
+        "launcher_affinity": None,
         "cpuset": None,
         "quota_cpus": "no limit",
         "scheduler_cpus": None,

@@ -13,7 +13,7 @@ import pytest
 from autoloader.facts import HostFacts
 from autoloader.probe import probe_host
 from autoloader.probe.recording import ReplayedHost
-from probe.synthetic_truth import FACTS, MANY, STORAGE
+from probe.synthetic_truth import FACTS, MANY, STORAGE, TIMED
 
 FOLDER = Path(__file__).parent.parent / "hosts" / "synthetic"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
@@ -81,12 +81,24 @@ def test_synthetic_storage_is_of_its_kind(name: str, path: str, expected: tuple[
     assert (storage.filesystem, storage.kind, storage.size_bytes) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "fact", "expected"),
+    [pytest.param(name, fact, value, id=f"{name}-{fact}") for name in TIMED for fact, value in TIMED[name].items()],
+)
+def test_synthetic_host_whose_reads_were_timed_has_their_facts(name: str, fact: str, expected: Any) -> None:
+    """
+    What the times say goes before what a hypervisor passed on.
+    """
+    assert look_up(probe_host(io=ReplayedHost(document(name)), measure=True), fact) == expected
+
+
 def test_synthetic_hosts_all_have_facts() -> None:
     """
     No document is without a row, and no row without a document.
     """
     assert set(NAMES) == set(FACTS)
     assert set(STORAGE) <= set(NAMES)
+    assert set(TIMED) == {name for name in NAMES if "timed_reads" in document(name)["answers"]}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -107,5 +119,5 @@ def test_synthetic_answers_are_those_that_a_probe_asks_for(name: str) -> None:
     host = ReplayedHost(document(name))
     for path in (None, *STORAGE.get(name, {})):
         probe_host(io=host, path=path)
-    probe_host(io=host, full=True)
+    probe_host(io=host, full=True, measure=name in TIMED)
     assert (host.unanswered, host.unused) == (set(), set())

@@ -383,6 +383,29 @@ def test_this_machine_answers_as_other_functions_do() -> None:
     assert storage.filesystem == {each.mountpoint: each.fstype for each in psutil.disk_partitions()}["C:\\"]
 
 
+@pytest.mark.real_host
+@pytest.mark.skipif(sys.platform != "win32", reason="starts a rank on Windows")
+def test_launcher_of_a_rank_is_the_process_above_it() -> None:
+    """
+    Also above a process of the same rank: of three, the first has no number in its environment.
+    """
+    import os
+    import subprocess
+
+    ask = "from autoloader.probe import RealHost; print(RealHost().launcher_affinity('LOCAL_RANK'))"
+    wrapped = f"import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', {ask!r}]))"
+    for code in (ask, wrapped):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "LOCAL_RANK": "1"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert (done.returncode, done.stdout.strip()) == (0, repr(RealHost().affinity())), done.stderr
+
+
 LIMITED = """
 import ctypes, json, struct
 from autoloader.probe import RealHost, probe_host

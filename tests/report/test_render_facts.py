@@ -2,6 +2,7 @@
 The facts of a host as text.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -113,6 +114,38 @@ def test_render_facts_of_an_unknown_host_says_unknown() -> None:
     A host that tells nothing is no error, and nothing is claimed of it.
     """
     assert f"{render_facts(HostFacts())}\n" == UNKNOWN_TEXT
+
+
+@pytest.mark.parametrize(
+    ("known", "line"),
+    [
+        pytest.param(
+            {"answered_by": "storage", "read_latency_seconds": 0.00031, "read_latency_p95_seconds": 0.0009},
+            "median 0.31 ms, 95 % within 0.9 ms; 128 reads",
+            id="latencies",
+        ),
+        pytest.param(
+            {
+                "answered_by": "storage",
+                "read_latency_seconds": 0.0123,
+                "read_latency_p95_seconds": 0.02,
+                "sequential_bytes_per_second": 150.0 * MIB,
+            },
+            "median 12.3 ms, 95 % within 20 ms, 150.0 MiB/s in sequence; 128 reads",
+            id="rate",
+        ),
+        pytest.param({"answered_by": "nothing"}, "none: 128 reads", id="nothing"),
+    ],
+)
+def test_render_facts_of_timed_reads_has_a_line_more(known: Mapping[str, Any], line: str) -> None:
+    """
+    Below the storage, and with the reason in the source.
+    """
+    storage = FULL.storage._replace(**known, sources={"answered_by": "128 reads"})
+    found = render_facts(FULL._replace(storage=storage)).splitlines()
+    added = f"timed reads    {line}"
+    assert found.index(added) == 10
+    assert [each for each in found if each != added] == FULL_TEXT.splitlines()
 
 
 def test_render_facts_is_plain_ascii() -> None:

@@ -28,6 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--full", action="store_true", help="show every fact with its source, and those that take seconds to find out"
     )
+    parser.add_argument(
+        "--measure", action="store_true", help="read files in DIR for some seconds, to see what its storage is like"
+    )
     host = parser.add_mutually_exclusive_group()
     host.add_argument("--record", metavar="FILE", help="write what this host answered, to send with a bug report")
     host.add_argument("--replay", metavar="FILE", help="show the host whose answers such a file holds")
@@ -37,16 +40,31 @@ def run(arguments: argparse.Namespace) -> int:
     """
     Print the facts.
     """
-    path = None if arguments.path is None else checked_path(arguments.path, is_here=arguments.replay is None)
+    path = _path(arguments)
     if arguments.record is not None:
-        facts = _record(arguments.record, path, full=arguments.full)
+        facts = _record(arguments.record, path, full=arguments.full, measure=arguments.measure)
     elif arguments.replay is not None:
         facts = _replay(arguments.replay, path, full=arguments.full)
     else:
-        facts = probe_host(io=RealHost(), path=path, full=arguments.full)
+        facts = probe_host(io=RealHost(), path=path, full=arguments.full, measure=arguments.measure)
     render = render_every_fact if arguments.full else render_facts
     print(json.dumps(to_json(facts), indent=2, allow_nan=False) if arguments.json else render(facts))
     return 0
+
+
+def _path(arguments: argparse.Namespace) -> str | None:
+    """
+    Return the path whose storage is to be shown, ``None`` for the current folder. What is measured is not looked at.
+
+    Raises:
+        ArgumentError: It is none, or cannot be measured.
+    """
+    if arguments.measure and arguments.path is None:
+        raise ArgumentError(describe("argument.measure-where"))
+    if arguments.measure and arguments.replay is not None:
+        raise ArgumentError(describe("argument.measure-replayed", path=arguments.replay))
+    is_here = arguments.replay is None and not arguments.measure
+    return None if arguments.path is None else checked_path(arguments.path, is_here=is_here)
 
 
 def checked_path(path: str, *, is_here: bool) -> str:
@@ -55,7 +73,7 @@ def checked_path(path: str, *, is_here: bool) -> str:
 
     Args:
         path: What the user wrote.
-        is_here: Whether it is a path of this machine, and not of one that is replayed.
+        is_here: Whether to look whether it can be reached, on this machine.
 
     Raises:
         ArgumentError: It is empty or a URL.
@@ -96,13 +114,13 @@ def _nearest(path: str) -> str:
     return folder if os.path.isdir(folder) else os.path.dirname(folder)
 
 
-def _record(file: str, path: str | None, *, full: bool) -> Any:
+def _record(file: str, path: str | None, *, full: bool, measure: bool) -> Any:
     from ..probe.private_names import private_names
     from ..probe.recording import Recorder
     from .record_file import write_record
 
     recorder = Recorder(RealHost())
-    facts = probe_host(io=recorder, path=path, full=full)
+    facts = probe_host(io=recorder, path=path, full=full, measure=measure)
     document, common = recorder.document(private_names(), path)
     write_record(file, json.dumps(document, indent=1, sort_keys=True) + "\n")
     why = "as it is a common word or short" if len(common) == 1 else "as they are common words or short"
@@ -125,7 +143,7 @@ def _replay(file: str, path: str | None, *, full: bool) -> Any:
         raise replay_error(file, error) from None
     place = host.path if path is None else path
     replayed: HostIO = host
-    facts = probe_host(io=replayed, path=place, full=full)
+    facts = probe_host(io=replayed, path=place, full=full, measure=("timed_reads", place) in host.unused)
     if path is not None and ("real_path", path) in host.unanswered:
         recorded = "the folder it ran in" if host.path is None else shortened(host.path)
         remark(

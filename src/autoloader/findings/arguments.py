@@ -42,6 +42,18 @@ FINDINGS = (
         fix="Write the path of a folder here: for data in an object store, of where it is mounted or copied to.",
     ),
     Finding(
+        id="argument.measure-where",
+        title="--measure is given without a place",
+        text="--measure cannot be done: it reads files for some seconds, and nothing says which.",
+        fix="Add --path DIR, the folder where the data is.",
+    ),
+    Finding(
+        id="argument.measure-replayed",
+        title="--measure is given for a host that is replayed",
+        text="--measure cannot be done with --replay={path!r}: what that host answered was recorded before.",
+        fix="Leave --measure out: what was measured when it was recorded is shown.",
+    ),
+    Finding(
         id="argument.not-in-dataset",
         title="broadcast() is given a name that the dataset does not have",
         text=(

@@ -87,21 +87,40 @@ def share_of_rank(facts: HostFacts) -> Share:
     """
     Return the limit on CPUs that leaves this rank the fewest; an unknown host counts as one CPU.
 
-    A batch system that bound each rank to CPUs of its own leaves masks so small that all ranks' fit side by side on
-    the CPUs of their control group. Those masks are not divided again, and neither is what the user allows a process;
-    a quota, and what a batch system allots, are shared all the same.
+    A mask that this rank has for itself is not divided again, and neither is what the user allows a process; a quota,
+    and what a batch system allots, are shared all the same.
     """
     cpu, ranks = facts.cpu, facts.job.local_world_size or 1
     if cpu.usable_cpus is None or cpu.usable_cpus == NO_LIMIT:
         return Share(1.0, cpu.bound_by or "", ranks)
-    room = cpu.logical if cpu.cpuset is None else len(cpu.cpuset)
-    if ranks == 1 or cpu.affinity is None or room is None or len(cpu.affinity) * ranks > room:
+    if cpu.affinity is None or not _has_own_mask(facts):
         return Share(cpu.usable_cpus, cpu.bound_by or "", ranks)
     shares = [Share(float(len(cpu.affinity)), "affinity", 1)]
     shares += [Share(limit, "python_cpu_count", 1) for limit in (cpu.python_cpu_count,) if limit]
     shared = {"quota_cpus": cpu.quota_cpus, "scheduler_cpus": cpu.scheduler_cpus}
     shares += [Share(limit, name, ranks) for name, limit in shared.items() if limit and limit != NO_LIMIT]
     return min(shares, key=lambda share: share.cpus)
+
+
+def _has_own_mask(facts: HostFacts) -> bool:
+    """
+    Return whether this rank was given CPUs that no other rank of this node has.
+
+    Its mask is not that of the process which started the ranks, as it would be if they all had inherited one, and the
+    masks of all ranks fit side by side. What is unknown counts as shared: too few workers are slow, too many slow down
+    every rank.
+    """
+    cpu = facts.cpu
+    return cpu.launcher_affinity is not None and cpu.launcher_affinity != cpu.affinity and _fit_side_by_side(facts)
+
+
+def _fit_side_by_side(facts: HostFacts) -> bool:
+    """
+    Return whether there is room for as many masks of this size as ranks on the CPUs of the control group.
+    """
+    cpu, ranks = facts.cpu, facts.job.local_world_size or 1
+    room = cpu.logical if cpu.cpuset is None else len(cpu.cpuset)
+    return ranks > 1 and cpu.affinity is not None and room is not None and len(cpu.affinity) * ranks <= room
 
 
 def ranks_sharing(facts: HostFacts) -> int:
@@ -138,8 +157,20 @@ def cpus_text(facts: HostFacts) -> str:
         return "the number of CPUs is unknown"
     share = share_of_rank(facts)
     plural = "" if share.limit == 1 else "s"
-    shared = f", shared by {share.ranks} ranks" if share.ranks > 1 else ""
-    return f"{number_text(share.limit)} usable CPU{plural} ({share.name}){shared}"
+    return f"{number_text(share.limit)} usable CPU{plural} ({share.name}){_ranks_text(facts, share)}"
+
+
+def _ranks_text(facts: HostFacts, share: Share) -> str:
+    """
+    Return by how many ranks CPUs are shared, and why, where a mask of each rank's own would have fitted.
+    """
+    if share.ranks == 1:
+        return ", of this rank alone" if share.name == "affinity" and _has_own_mask(facts) else ""
+    because = ""
+    if share.name == "affinity" and _fit_side_by_side(facts):
+        is_known = facts.cpu.launcher_affinity is not None
+        because = ", with the mask of what started them" if is_known else ", as nothing tells whether each has its own"
+    return f", shared by {share.ranks} ranks{because}"
 
 
 def bytes_of_batch(traits: DatasetTraits, request: LoaderRequest) -> int | None:

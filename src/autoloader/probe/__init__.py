@@ -20,7 +20,12 @@ __all__ = ["HostIO", "RealHost", "probe_environment", "probe_host", "probe_memor
 
 
 def probe_host(
-    *, io: HostIO | None = None, platform: str | None = None, path: str | None = None, full: bool = False
+    *,
+    io: HostIO | None = None,
+    platform: str | None = None,
+    path: str | None = None,
+    full: bool = False,
+    measure: bool = False,
 ) -> HostFacts:
     """
     Read the facts of this host that matter for loading data.
@@ -33,15 +38,30 @@ def probe_host(
         path: The place whose storage is asked about; the working directory by default.
         full: Whether to ask also what takes seconds: flags and caches of the processor, by py-cpuinfo in a child
             process whose answer is kept, and memory and load of NVIDIA's devices, by their management library.
+        measure: Whether to read files at *path* for some seconds, in a child process, to see how late its storage
+            answers. It comes first: a path that does not answer is not asked about otherwise.
     """
     host = RealHost() if io is None else io
-    facts: HostFacts = _backend(host, platform).collect(host, path)
+    facts: HostFacts = _with_latency(host, platform, path) if measure else _backend(host, platform).collect(host, path)
     if full:
         from .accelerator import with_load
         from .cpu_model import with_details
 
         facts = facts._replace(cpu=with_details(facts.cpu, host), accelerator=with_load(facts.accelerator, host))
     return facts
+
+
+def _with_latency(host: HostIO, platform: str | None, path: str | None) -> HostFacts:
+    """
+    Read the facts of a host, and what timed reads tell of its storage.
+    """
+    from .latency import Unreached, with_latency
+
+    place = path or host.working_directory() or "."
+    reads = host.timed_reads(place)
+    asked = host if reads is None or reads.is_reached else Unreached(host, place)
+    facts: HostFacts = _backend(host, platform).collect(asked, place)
+    return facts._replace(storage=with_latency(facts.storage, reads))
 
 
 def probe_memory(*, io: HostIO | None = None, platform: str | None = None) -> HostFacts:

@@ -2,10 +2,10 @@
 Any system without a backend of its own: what Python's standard library and psutil tell everywhere.
 """
 
-from ..facts import CpuFacts, HostFacts, LimitFacts, MemoryFacts, SharedMemoryFacts, StorageFacts, SystemFacts
+from ..facts import CpuFacts, HostFacts, JobFacts, LimitFacts, MemoryFacts, SharedMemoryFacts, StorageFacts, SystemFacts
 from .host_io import HostIO
 from .interpreter import read_process, read_python_cpu_count, read_start_methods
-from .job import read_job
+from .job import put_launcher_affinity, read_job
 from .parse import tightest
 from .readings import Readings
 
@@ -20,15 +20,16 @@ def collect(io: HostIO, path: str | None = None) -> HostFacts:
         io: The host.
         path: The place whose storage is asked about; the working directory without one.
     """
+    job = read_job(io.environment)
     return HostFacts(
         system=_read_system(io),
         start_methods=read_start_methods(io),
-        cpu=_read_cpu(io),
+        cpu=_read_cpu(io, job),
         memory=_read_memory(io),
         shared_memory=SharedMemoryFacts(),
         limits=_read_limits(io),
         storage=_read_storage(path or io.working_directory(), io),
-        job=read_job(io.environment),
+        job=job,
         process=read_process(io),
     )
 
@@ -55,10 +56,11 @@ def _read_system(io: HostIO) -> SystemFacts:
     return readings.build(SystemFacts)
 
 
-def _read_cpu(io: HostIO) -> CpuFacts:
+def _read_cpu(io: HostIO, job: JobFacts) -> CpuFacts:
     readings = Readings()
     logical = readings.put("logical", io.cpu_count(), "os.cpu_count()")
     affinity = readings.put("affinity", io.affinity(), "sched_getaffinity")
+    put_launcher_affinity(readings, io, job)
     own = readings.put("python_cpu_count", *read_python_cpu_count(io))
     mask = None if affinity is None else len(affinity)
     bound = tightest({"logical": logical, "affinity": mask, "python_cpu_count": own})

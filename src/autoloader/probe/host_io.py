@@ -19,6 +19,7 @@ from .questions import (
     Nvml,
     PythonThread,
     StartMethods,
+    TimedReads,
     WindowsJob,
     WindowsMemory,
     WindowsVolume,
@@ -257,6 +258,17 @@ class RealHost(RunningProcess):
         name = os.environ.get("PROCESSOR_IDENTIFIER") or self.sysctl_text("machdep.cpu.brand_string")
         key = {"processor": identity(self.read_text("/proc/cpuinfo"), name), "interpreter": interpreter}
         return ask(interpreter, open_store(os.environ), key)
+
+    def timed_reads(self, path: str) -> TimedReads | None:
+        """
+        Return how long reads of files below a path take. They are read for seconds, by a child that may be left behind.
+        """
+        interpreter = self.interpreter()
+        if interpreter is None or self.is_frozen() or not is_python_program(interpreter):
+            return None
+        from .timing_child import ask
+
+        return ask(interpreter, path)
 
     def sysctl_number(self, name: str) -> int | None:
         """

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..facts import JobFacts
+from .host_io import HostIO
 from .parse import parse_int, parse_lsf_slots, parse_slurm_count
 from .readings import Readings
 
@@ -67,6 +68,15 @@ def read_job(environment: Mapping[str, str]) -> JobFacts:
     name, count = next(((name, count) for name, count in counts if count), (launcher.marker, None))
     readings.put("local_world_size", count, name)
     return readings.build(JobFacts)
+
+
+def put_launcher_affinity(readings: Readings, io: HostIO, job: JobFacts) -> None:
+    """
+    Note the CPUs of what started the ranks of this node, where there are several, and the system has masks.
+    """
+    if (job.local_world_size or 1) > 1 and io.affinity() is not None:
+        mask = io.launcher_affinity(job.sources.get("local_rank", "LOCAL_RANK"))
+        readings.put("launcher_affinity", mask, "the mask of the process that started the ranks")
 
 
 def _slurm_node(environment: Mapping[str, str]) -> int:

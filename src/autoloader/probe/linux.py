@@ -10,7 +10,7 @@ from . import cgroup
 from .accelerator import read_accelerator
 from .host_io import HostIO
 from .interpreter import put_affinity, read_process, read_python_cpu_count, read_start_methods
-from .job import read_job, read_scheduler_cpus
+from .job import put_launcher_affinity, read_job, read_scheduler_cpus
 from .linux_system import read_system
 from .mounts import Mount, parse_mountinfo
 from .parse import (
@@ -94,6 +94,7 @@ def _read_cpu(io: HostIO, mounts: tuple[Mount, ...], job: JobFacts) -> CpuFacts:
     frequency = parse_int(io.read_text("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"))
     readings.put("max_frequency_hertz", frequency and frequency * 1e3, "cpu0/cpufreq/cpuinfo_max_freq")
     affinity = put_affinity(readings, io)
+    put_launcher_affinity(readings, io, job)
     cpuset, source = cgroup.read_cpuset(io, mounts) or (None, "")
     readings.put("cpuset", cpuset, source)
     quota, source = cgroup.read_quota(io, mounts) or (None, "")

@@ -3,7 +3,7 @@ What a probe may ask of a host, and the shape of the answers.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 
 class DiskSpace(NamedTuple):
@@ -128,6 +128,33 @@ class Nvml(NamedTuple):
     devices: tuple[NvmlDevice, ...] = ()
 
 
+class TimedReads(NamedTuple):
+    """
+    How long small reads of files below a path took, in a process that was ended when the time was over.
+    """
+
+    problem: str | None = None
+    """Why nothing was read, or not all of it; ``None`` where nothing went wrong."""
+    is_reached: bool = False
+    """Whether the system answered what lies at the path."""
+    files: int = 0
+    """Files that were found in the time for that."""
+    bytes: int = 0
+    """About the size of them all, by that of those which were read."""
+    way: Literal["direct", "dropped", "plain"] = "plain"
+    """Past the page cache; by it, after it had dropped what was read; or by it, whatever it had."""
+    seconds: tuple[float, ...] = ()
+    """What each read of 4 KiB took, one after another, each at a random place of a random file."""
+    cached: int = 0
+    """Reads that the page cache answered, besides."""
+    unreadable: int = 0
+    """Files that could not be opened or read."""
+    together_seconds: tuple[float, ...] = ()
+    """What each read took while three others were under way; asked for only where one alone takes long."""
+    sequential: tuple[int, float] | None = None
+    """Bytes that were read of the largest of the files from its beginning on, and seconds; past the page cache only."""
+
+
 class HostIO(Protocol):
     """
     All that a probe may ask of a host. A fake answers by path.
@@ -144,6 +171,7 @@ class HostIO(Protocol):
     def disk_space(self, path: str) -> DiskSpace | None: ...
     def affinity(self) -> tuple[int, ...] | None: ...
     def affinity_at_import(self) -> tuple[int, ...] | None: ...
+    def launcher_affinity(self, rank_variable: str) -> tuple[int, ...] | None: ...
     def cpu_count(self) -> int | None: ...
     def resource_limit(self, name: str) -> tuple[float, float] | None: ...
     def tasks_of_user(self) -> int | None: ...
@@ -177,4 +205,5 @@ class HostIO(Protocol):
     def windows_processor_name(self) -> str | None: ...
     def windows_job(self) -> WindowsJob | None: ...
     def windows_volume(self, path: str) -> WindowsVolume | None: ...
+    def timed_reads(self, path: str) -> TimedReads | None: ...
     def mac_volume(self, path: str) -> MacVolume | None: ...

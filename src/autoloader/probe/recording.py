@@ -17,7 +17,7 @@ from .redaction import BY_PATH, Redaction
 
 SCHEMA = 1
 
-WITH_ARGUMENT = (*sorted(BY_PATH), "resource_limit", "sysctl_number", "sysctl_text")
+WITH_ARGUMENT = (*sorted(BY_PATH), "launcher_affinity", "resource_limit", "sysctl_number", "sysctl_text")
 """
 The questions that take one argument, a text.
 """

@@ -16,7 +16,7 @@ from .private_ids import StandIns
 BY_PATH = frozenset(
     {
         *("read_text", "list_dir", "real_path", "is_writable", "disk_space", "drive_kind", "windows_volume"),
-        "mac_volume",
+        *("mac_volume", "timed_reads"),
     }
 )
 """
@@ -27,7 +27,7 @@ FIXED = frozenset(
     {
         *("platform", "python", "libc", "start_methods", "loaded_modules", "torch_accelerators", "resource_limit"),
         *("sysctl_number", "sysctl_text", "windows_processors", "windows_version", "windows_processor_name"),
-        *("windows_job", "processor_details"),
+        *("windows_job", "processor_details", "launcher_affinity"),
     }
 )
 """

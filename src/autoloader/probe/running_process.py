@@ -82,6 +82,24 @@ class RunningProcess:
         """
         return tuple(name for name in names if sys.modules.get(name) is not None)
 
+    def launcher_affinity(self, rank_variable: str) -> tuple[int, ...] | None:
+        """
+        Return the CPUs of the process that started this rank.
+
+        That is the nearest one above in whose environment this rank's number does not stand: what stands between is a
+        wrapper of this rank alone, a shell for instance. One whose environment cannot be read counts as the launcher.
+        """
+        try:
+            import psutil
+
+            number = os.environ.get(rank_variable)
+            process: Any = psutil.Process().parent()
+            while process is not None and number is not None and _variable_of(process, rank_variable) == number:
+                process = process.parent()
+            return None if process is None else tuple(sorted(process.cpu_affinity()))
+        except Exception:  # noqa: BLE001 (a broken psutil raises anything, one of a system without masks AttributeError)
+            return None
+
     def interpreter(self) -> str | None:
         """
         Return the program that multiprocessing starts for a child.
@@ -140,6 +158,19 @@ class RunningProcess:
             return None
         names = {"cuda": "cuda", "hip": "rocm", "xpu": "xpu"}
         return tuple(kind for name, kind in names.items() if getattr(version, name, None))
+
+
+def _variable_of(process: Any, name: str) -> str | None:
+    """
+    Return a variable that a process was started with; ``None`` where this user may not look at it.
+    """
+    import psutil
+
+    try:
+        value: str | None = process.environ().get(name)
+    except psutil.AccessDenied:
+        return None
+    return value
 
 
 def _describe_thread(thread: Any) -> PythonThread:

@@ -10,7 +10,7 @@ from ..records import NO_LIMIT, field_names, is_record, number_text, printable
 
 UNKNOWN = "unknown"
 
-CPU_SETS = frozenset({"affinity", "affinity_now", "cpuset", "node_cpus"})
+CPU_SETS = frozenset({"affinity", "affinity_now", "launcher_affinity", "cpuset", "node_cpus"})
 """
 Facts that are numbers of CPUs, long on large machines.
 """
@@ -19,6 +19,8 @@ Facts that are numbers of CPUs, long on large machines.
 def render_facts(facts: HostFacts) -> str:
     """
     Return one line for each group of facts; control characters and line ends in them are escaped.
+
+    Storage whose reads were timed has a second one.
     """
     lines = {
         "system": _system(facts),
@@ -31,11 +33,12 @@ def render_facts(facts: HostFacts) -> str:
         "shared memory": _shared_memory(facts),
         "limits": _limits(facts),
         "storage": _storage(facts),
+        "timed reads": _timed_reads(facts),
         "accelerator": _accelerator(facts),
         "start methods": _start_methods(facts),
         "job": _job(facts),
     }
-    return "\n".join(f"{name:<13}  {printable(text, None)}" for name, text in lines.items())
+    return "\n".join(f"{name:<13}  {printable(text, None)}" for name, text in lines.items() if text)
 
 
 def render_every_fact(facts: HostFacts) -> str:
@@ -177,6 +180,23 @@ def _storage(facts: HostFacts) -> str:
         return UNKNOWN
     on = f"{storage.filesystem} on {storage.device or UNKNOWN}" if storage.filesystem else "file system unknown"
     return f"{storage.kind or UNKNOWN}, {on}, {render_bytes(storage.free_bytes)} free, at {storage.path}"
+
+
+def _timed_reads(facts: HostFacts) -> str:
+    """
+    Return how long reads took, and what answered them; nothing where none were timed.
+    """
+    storage = facts.storage
+    if storage.answered_by is None:
+        return ""
+    because = storage.sources.get("answered_by", UNKNOWN)
+    if storage.read_latency_seconds is None:
+        return f"none: {because}"
+    latencies = (storage.read_latency_seconds, storage.read_latency_p95_seconds or storage.read_latency_seconds)
+    median, p95 = (f"{number_text(latency * 1e3)} ms" for latency in latencies)
+    rate = storage.sequential_bytes_per_second
+    in_sequence = "" if rate is None else f", {render_bytes(rate)}/s in sequence"
+    return f"median {median}, 95 % within {p95}{in_sequence}; {because}"
 
 
 def _accelerator(facts: HostFacts) -> str:
