@@ -3,10 +3,13 @@ Keeps unit tests off the real machine: only tests marked ``real_host`` may ask i
 """
 
 import importlib.util
+import os
 
 import pytest
 
 from autoloader.probe.host_io import RealHost
+
+os.environ.setdefault("AUTOLOADER_NO_CACHE", "1")  # no test finds what another one has measured, nor a user's training
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +29,7 @@ def _no_real_host(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
-NEED_TORCH = ["loader", "engine", "test_documents.py", "test_example.py"]
+NEED_TORCH = ["loader", "engine", "tuning", "test_documents.py", "test_example.py"]
 
 collect_ignore = ["start/scripts"] if HAS_TORCH else ["start/scripts", *NEED_TORCH]
 """

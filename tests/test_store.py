@@ -221,3 +221,49 @@ def test_eight_processes_that_write_at_once_never_leave_half_a_file(tmp_path: Pa
         assert (writer.returncode, errors.decode()) == (0, "")
     assert json.loads(only_file(tmp_path).read_text(encoding="utf-8"))["schema"] == 1
     assert sorted(path.suffix for path in tmp_path.iterdir()) == [".TAG", ".json"]
+
+
+def test_entries_are_what_is_kept_the_oldest_first(tmp_path: Path) -> None:
+    """
+    Files of others, folders and half-written ones are none.
+    """
+    store = Store(tmp_path)
+    store.write("plan", {"a": 1}, "x")
+    store.write("processor", {"b": 1}, "y")
+    for number, path in enumerate(sorted(tmp_path.glob("*.json"), reverse=True)):
+        os.utime(path, (1000 + number, 1000 + number))
+    (tmp_path / "notes.json").write_text("{}", encoding="utf-8")
+    (tmp_path / f"plan-{'0' * 32}.json").mkdir()
+    (tmp_path / f".plan-{'0' * 32}.json.12-ab").write_text("half", encoding="utf-8")
+    entries = store.entries()
+    assert [entry.kind for entry in entries] == ["processor", "plan"]
+    assert [entry.written for entry in entries] == [1000, 1001]
+    assert [entry.bytes for entry in entries] == [entry.path.stat().st_size for entry in entries]
+    assert Store(None).entries() == Store(tmp_path / "missing").entries() == []
+
+
+def test_clear_deletes_what_is_ours_and_nothing_else(tmp_path: Path) -> None:
+    """
+    What is left of writes that were killed goes, too; the tag and the files of others stay.
+    """
+    store = Store(tmp_path)
+    store.write("plan", {"a": 1}, "x")
+    (tmp_path / "notes.json").write_text("{}", encoding="utf-8")
+    (tmp_path / f".plan-{'0' * 32}.json.12-ab").write_text("half", encoding="utf-8")
+    assert store.clear()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["CACHEDIR.TAG", "notes.json"]
+    assert store.clear()
+
+
+def test_folder_is_ours_only_with_our_tag(tmp_path: Path) -> None:
+    """
+    Others mark their caches, too. A folder that does not exist has nothing of anybody's.
+    """
+    assert Store(None).is_ours()
+    assert Store(tmp_path / "missing").is_ours()
+    assert not Store(tmp_path).is_ours()
+    (tmp_path / "CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55\n", encoding="utf-8")
+    assert not Store(tmp_path).is_ours()
+    (tmp_path / "CACHEDIR.TAG").unlink()
+    Store(tmp_path).write("plan", {}, 1)
+    assert Store(tmp_path).is_ours()

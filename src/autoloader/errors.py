@@ -1,13 +1,15 @@
 """
 Every exception and warning class, each with the exit code that the command line ends with.
 
-Exit codes: 0 fine, 1 internal, 2 usage, 3 the request cannot be met, 4 torch is missing, 5 a calibration failed.
+Exit codes: 0 fine, 1 internal, 2 usage, 3 the request cannot be met, 4 torch is missing, 5 a calibration failed,
+6 the cache is unusable.
 """
 
 __all__ = [
     "ArgumentError",
     "AutoloaderError",
     "AutoloaderWarning",
+    "CacheError",
     "CalibrationError",
     "CannotSendError",
     "DemoMissingError",
@@ -101,6 +103,14 @@ class WorkerDiedError(AutoloaderError, RuntimeError):
     """
 
     exit_code = 3
+
+
+class CacheError(AutoloaderError, RuntimeError):
+    """
+    Say that what is kept between runs cannot be shown or cleared.
+    """
+
+    exit_code = 6
 
 
 class CalibrationError(AutoloaderError, RuntimeError):

@@ -171,7 +171,7 @@ class Plan:
         changed = {
             name: Choice(value=value, rule=f"{name}.fixed", because="you set it")
             for name, value in fixed.items()
-            if name not in self.choices or _plain(value) not in (_plain(self.choices[name].value), shown.get(name))
+            if name not in self.choices or plain(value) not in (plain(self.choices[name].value), shown.get(name))
         }
         return replace(self, choices={**self.choices, **changed}) if changed else self
 
@@ -221,7 +221,7 @@ class Plan:
         return "\n".join([*lines, *(f"note: {note.text} [{note.finding}]" for note in self.notes)])
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """
     Return a multiprocessing context of the user's by its method's name, and everything else as it is.
     """
@@ -234,7 +234,7 @@ def _as_json(value: Any) -> Any:
     Return what stands in JSON for a value of the user's that JSON does not know.
     """
     item = getattr(value, "item", None)
-    return _plain(value) if item is None else item()
+    return plain(value) if item is None else item()
 
 
 def _check_names(choices: Mapping[str, object]) -> None:
@@ -253,7 +253,7 @@ def _check_names(choices: Mapping[str, object]) -> None:
 
 
 def _short(value: object) -> str:
-    return "torch's default" if value is None else str(_plain(value))
+    return "torch's default" if value is None else str(plain(value))
 
 
 def smallest(limits: Iterable[Limit]) -> tuple[Limit, tuple[Limit, ...]]:

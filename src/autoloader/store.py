@@ -15,7 +15,7 @@ import stat
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -30,6 +30,11 @@ _TAG_TEXT = (
     "# What autoloader measured on this machine; it may be deleted at any time.\n"
     "# See https://bford.info/cachedir/ for this file.\n"
 )
+
+DIGEST_LENGTH = 32
+"""
+Hexadecimal digits of a key's digest in the name of its file.
+"""
 
 FOLDER_VARIABLE = "AUTOLOADER_CACHE_DIR"
 OFF_VARIABLE = "AUTOLOADER_NO_CACHE"
@@ -53,6 +58,19 @@ def open_store(environment: Mapping[str, str]) -> "Store":
         return Store(Path(platformdirs.user_cache_dir("autoloader", appauthor=False)))
     except Exception:  # noqa: BLE001 (no home, or a platformdirs that is missing or broken: there is nowhere to keep it)
         return Store(None)
+
+
+class Entry(NamedTuple):
+    """
+    One file of a store.
+    """
+
+    path: Path
+    kind: str
+    """A word for what is kept."""
+    bytes: int
+    written: float
+    """When it was written, in seconds since 1970."""
 
 
 class Store:
@@ -120,10 +138,50 @@ class Store:
             return False
         return True
 
+    def entries(self) -> list["Entry"]:
+        """
+        Return what is kept, the oldest first; files that are not ours, or are half written, are left out.
+        """
+        found = []
+        for path in [] if self.folder is None else sorted(self.folder.glob("*.json")):
+            kind, _, digest = path.stem.rpartition("-")
+            with contextlib.suppress(OSError):
+                status = path.stat()
+                if kind and len(digest) == DIGEST_LENGTH and stat.S_ISREG(status.st_mode):
+                    found.append(Entry(path, kind, status.st_size, status.st_mtime))
+        return sorted(found, key=lambda entry: entry.written)
+
+    def is_ours(self) -> bool:
+        """
+        Return whether the folder carries our tag, or does not exist: only then may it be cleared.
+        """
+        if self.folder is None or not self.folder.exists():
+            return True
+        try:
+            return (self.folder / TAG).read_text(encoding="utf-8") == _TAG_TEXT
+        except (OSError, ValueError):
+            return False
+
+    def clear(self) -> bool:
+        """
+        Delete what is kept, and what is left of writes that were killed; nothing else in the folder is touched.
+
+        Returns:
+            Whether all of it is gone; *problem* says why not.
+        """
+        self.problem = None
+        left = [] if self.folder is None else list(self.folder.glob(".*.json.*"))
+        for path in [*(entry.path for entry in self.entries()), *left]:
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                self.problem = f"{path} cannot be deleted: {_reason(error)}"
+        return self.problem is None
+
     def _path(self, kind: str, key: Mapping[str, Any]) -> Path:
         text = json.dumps(_plain(key), sort_keys=True)
         assert self.folder is not None
-        return self.folder / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+        return self.folder / f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]}.json"
 
     @staticmethod
     def _make_folder(folder: Path) -> None:

@@ -58,7 +58,7 @@ class Profile:
     sample_deviation_seconds: float | None = None
     """Standard deviation of *sample_seconds* among samples; ``None`` where only whole batches could be timed."""
     first_access_seconds: float = 0.0
-    """What the very first sample took beyond an ordinary one, as far as it stands out, by opening files for instance."""
+    """What the very first sample took beyond an ordinary one, as far as it stands out, as by opening files."""
     collate_seconds: float = 0.0
     """Seconds that ``collate_fn`` takes to make a batch, all of them CPU seconds."""
     batch_bytes: int | None = None

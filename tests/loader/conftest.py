@@ -20,7 +20,7 @@ from autoloader.facts import (
     StartMethodFacts,
     SystemFacts,
 )
-from autoloader.loader import beginning, deaths, opening, warn
+from autoloader.loader import beginning, deaths, first_batches, warn
 
 HOST = HostFacts(
     system=SystemFacts(platform="linux", wsl_version=0),
@@ -46,7 +46,7 @@ class Host:
 
     def __init__(self) -> None:
         self.facts = HOST
-        self.environment: dict[str, str] = {}
+        self.environment: dict[str, str] = {"AUTOLOADER_NO_CACHE": "1"}
 
     def change(self, group: str, **values: object) -> None:
         self.facts = self.facts._replace(**{group: getattr(self.facts, group)._replace(**values)})
@@ -65,7 +65,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     for user in (beginning, deaths):
         monkeypatch.setattr(user, "probe_memory", lambda: known.facts)
     monkeypatch.setattr(warn, "_said", set())
-    monkeypatch.setattr(opening, "world_size", lambda: 2)  # ranks of a group measure nothing
+    monkeypatch.setattr(first_batches, "world_size", lambda: 2)  # ranks of a group measure nothing
     return known
 
 
@@ -74,7 +74,7 @@ def measuring(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Let loaders time their first batches, and choose by that. Without this their two workers are known beforehand.
     """
-    monkeypatch.setattr(opening, "world_size", lambda: 1)
+    monkeypatch.setattr(first_batches, "world_size", lambda: 1)
 
 
 @pytest.fixture(autouse=True)

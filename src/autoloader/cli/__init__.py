@@ -18,6 +18,7 @@ COMMANDS = {
     "probe": "show what this host is, as far as loading data is concerned",
     "plan": "show the settings for a dataset, each with its reason",
     "calibrate": "measure a dataset, and find its best settings by trying them",
+    "cache": "show or clear what is kept between runs",
     "check": "find in source what goes wrong in worker processes, without running it",
     "demo": "train on real JPEG files with three loaders, and show which was how fast",
 }

@@ -5,6 +5,7 @@ What comes back with each batch: where it stood in the epoch.
 import functools
 import sys
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from .issue import Arrival
@@ -21,6 +22,8 @@ class Delivery(NamedTuple):
     """Where it stands in the epoch; ``None`` for iterable-style data."""
     state: CopyState | None = None
     """Where the worker's copy of an iterable-style dataset stands after it."""
+    seconds: float | None = None
+    """What fetching its samples took, where that is asked for."""
 
 
 class InlineCollate(functools.partial[Any]):
@@ -38,11 +41,13 @@ class Collate:
     Args:
         collate: Takes a list of samples, or one sample where the loader makes no batches, and returns the batch.
         arrival: Where the batch that is being loaded is noted.
+        is_timed: Whether the note says how long fetching took.
     """
 
-    def __init__(self, collate: Callable[[Any], Any], arrival: Arrival) -> None:
+    def __init__(self, collate: Callable[[Any], Any], arrival: Arrival, *, is_timed: bool = False) -> None:
         self.users = collate
         self.arrival = arrival
+        self.is_timed = is_timed
 
     def __call__(self, samples: Any) -> Delivery:
         """
@@ -51,6 +56,8 @@ class Collate:
         arrival = self.arrival
         if arrival.failure is not None:
             raise arrival.failure
+        seconds = perf_counter() - arrival.begun if self.is_timed else None
         batch, position = self.users(samples), arrival.position
+        state = state_of_copy(sys._getframe(1)) if position is None else None
         # Past the named tuple's own __new__, which takes as long as all else here.
-        return tuple.__new__(Delivery, (batch, position, state_of_copy(sys._getframe(1)) if position is None else None))
+        return tuple.__new__(Delivery, (batch, position, state, seconds))

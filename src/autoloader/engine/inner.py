@@ -85,6 +85,7 @@ class InnerLoader:
         ahead: Batches that such a thread loads before they are asked for.
         cpus: CPUs for the workers, where they would inherit fewer than the user meant.
         clock: What times the batches, where they load inline.
+        is_timed: Whether workers say how long they fetch.
     """
 
     live: ClassVar[weakref.WeakSet["InnerLoader"]] = weakref.WeakSet()
@@ -106,9 +107,10 @@ class InnerLoader:
         ahead: int = 2,
         cpus: frozenset[int] | None = None,
         clock: BatchClock | None = None,
+        is_timed: bool = False,
     ) -> None:
         self.settings = dict(settings)
-        self._clock = clock
+        self._clock, self._is_timed = clock, is_timed
         self.held, self.version = held, version
         self.wanted: Mapping[str, Any] | None = None
         self.was_exhausted = False
@@ -135,7 +137,7 @@ class InnerLoader:
         settings, arrival = self.settings, IN_WORKER if self.has_workers else Arrival()
         collate: Any
         if self.delivers:
-            collate = Collate(collate_fn, arrival)
+            collate = Collate(collate_fn, arrival, is_timed=self._is_timed)
         else:
             collate = InlineCollate(collate_fn if self._clock is None else self._clock.collating(collate_fn))
             collate.arrival, arrival.clock = arrival, self._clock

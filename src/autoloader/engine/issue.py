@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from itertools import islice
+from time import perf_counter
 from typing import Any
 
 from torch.utils.data import get_worker_info
@@ -23,7 +24,7 @@ class Arrival:
     There is one for each loader that loads inline, and one for each worker, which is pickled by its name.
     """
 
-    __slots__ = ("_collate", "_held", "_unheard", "_version", "clock", "failure", "key", "position", "samples")
+    __slots__ = ("_collate", "_held", "_unheard", "_version", "begun", "clock", "failure", "key", "position", "samples")
 
     def __init__(self) -> None:
         self.clock: BatchClock | None = None
@@ -34,6 +35,7 @@ class Arrival:
         Begin the life of a worker, whose copies of dataset and collate function have heard the news of a version.
         """
         self.position: int | None = None
+        self.begun = 0.0
         self.key: Key | None = None
         self.failure: Exception | None = None
         self.samples: dict[str, Any] = {}
@@ -50,7 +52,7 @@ class Arrival:
 
         An error is kept for when the batch would be made: raised here, torch's loop would end with it.
         """
-        self.position, self.samples = position, {}
+        self.position, self.samples, self.begun = position, {}, perf_counter()
         if key != self.key:
             self.key = None if key is None else Key(*key)
         if news is not None and news[0] != self._version:

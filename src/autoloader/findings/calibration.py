@@ -15,13 +15,40 @@ FINDINGS = (
         id="calibration.failed",
         title="The dataset failed while it was measured",
         text="Nothing could be measured, because loading failed: {error}.",
-        fix="Mend the dataset: list(DataLoader(dataset, num_workers=0)) shows the same error here.",
+        fix="Mend the dataset: list(DataLoader(dataset, num_workers={workers})) shows the same error here.",
+    ),
+    Finding(
+        id="calibration.in-a-group",
+        title="A calibration is asked for in a process group",
+        text=(
+            "calibrate=True measures nothing here, because all ranks would wait for it, and then share the CPUs "
+            "that were free in its trials."
+        ),
+        fix="Leave it out, or calibrate in one process and pass the plan that it finds as plan= to all ranks.",
+    ),
+    Finding(
+        id="calibration.went-on",
+        title="A calibration before the first epoch failed",
+        text="calibrate=True found nothing ({error}), and training goes on without.",
+        fix="Leave it out until calibrate() works for this dataset.",
+    ),
+    Finding(
+        id="calibration.no-batch",
+        title="A dataset without a batch is to be measured",
+        text="Nothing can be measured, because the dataset gives no batch.",
+        fix="Check the path or pattern that it reads, its sampler, and drop_last.",
     ),
     Finding(
         id="calibration.no-process",
         title="No process can be started to measure in",
         text="Nothing can be measured, because no process can start for it: {because}.",
         fix="{fix} Then calibrate again.",
+    ),
+    Finding(
+        id="calibration.not-started",
+        title="The process that measures does not start",
+        text="Nothing can be measured, because the process for it did not start: {reason}.",
+        fix="If something cannot be pickled, it is the sampler: pass a list of indices. Otherwise end other processes.",
     ),
     Finding(
         id="calibration.plot-ending",
@@ -34,6 +61,12 @@ FINDINGS = (
         title="A plot is asked for where matplotlib is missing",
         text="--plot needs matplotlib, which cannot be imported here: {reason}.",
         fix="Install it with '{python} -m pip install matplotlib', or leave --plot out: the curve is in the text, too.",
+    ),
+    Finding(
+        id="calibration.step-without-batch",
+        title="A training step is to be timed with batches that cannot be pickled",
+        text="step= cannot be timed, because a batch holds something that cannot be pickled: none comes to this process.",
+        fix="Make batches of tensors, numbers and text, or leave step= out.",
     ),
     Finding(
         id="calibration.out-of-time",

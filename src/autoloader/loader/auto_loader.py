@@ -20,13 +20,14 @@ from ..processes import read_process
 from ..profiling import BatchClock, find_open_handle, inspect_dataset
 from ..profiling.inspect import length_of
 from ..start import main_guard
+from ..store import open_store
 from ..traits import DatasetTraits
 from .beginning import begin_epoch
 from .course import Course, warn_of_fast_forward, warn_of_no_place
 from .epochs import samplers_of
+from .first_batches import FirstBatches
 from .frameworks import is_called_by_lightning
 from .inners import Inners, Parts
-from .opening import FirstBatches
 from .planning import (
     WORDS,
     batches_per_epoch,
@@ -103,6 +104,8 @@ class AutoLoader(DataLoader[B_co]):
             so once, ``"raise"`` raises WorkersCannotStartError when the loader is iterated.
         on_worker_death: What to do when a worker process dies: ``"raise"`` raises WorkerDiedError, ``"restart"`` starts
             new workers, which go on with what was not served; with half as many where memory was short.
+        calibrate: Whether to try settings for real before the first epoch, in up to 20 seconds, unless an earlier run
+            has done so.
         numa: ``"auto"`` runs workers on the accelerator's memory node if it has CPUs for them, ``"off"`` on all CPUs.
 
     Raises:
@@ -136,6 +139,7 @@ class AutoLoader(DataLoader[B_co]):
         in_order: bool = True,
         epochs: int | None = None,
         seed: int | None = None,
+        calibrate: bool = False,
         plan: Plan | str | Path | None = None,
         distributed: bool = False,
         on_unsafe: str = "fallback",
@@ -153,7 +157,7 @@ class AutoLoader(DataLoader[B_co]):
         }
         fixed = {name: value for name, value in optional.items() if value is not None}
         check_dataset(dataset)
-        self.epochs, self.seed = epochs, seed
+        self.epochs, self.seed, self.calibrate = epochs, seed, calibrate
         self.on_unsafe, self.on_worker_death, self.numa = on_unsafe, on_worker_death, numa
         check_counts(fixed)
         request = LoaderRequest(fixed=fixed, batch_size=batch_size, epochs=epochs)
@@ -200,6 +204,7 @@ class AutoLoader(DataLoader[B_co]):
         self._is_constructed = True
         if not self._is_copy:
             self._log_plan()
+            self._first.recall(self, open_store(environment))
 
     def _log_plan(self) -> None:
         logger.info("plan: %s", ", ".join(f"{name}={choice.value}" for name, choice in self.plan.choices.items()))
@@ -265,6 +270,7 @@ class AutoLoader(DataLoader[B_co]):
         refuse_in_starting_worker()
         begun = perf_counter()
         with self._inners.lock:
+            self._first.renew_if_stale(self)
             keeps = is_users(self.plan.choices["persistent_workers"])
             kept = self._inners.take_kept(self._parts(), self.plan, after_break=keeps)
             course = self._course

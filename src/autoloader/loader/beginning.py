@@ -18,7 +18,7 @@ from .course import Beginning, Course, warn_of_restarted_stream
 from .deaths import Deaths
 from .epochs import samplers_of
 from .iterator import LoaderIterator
-from .opening import Opening
+from .opening import Confirmation, Opening
 from .resume import Progress
 from .silence import SilenceReport
 from .starting import cpus_for_workers, is_users, start_failed, with_fallback, with_fewer_workers
@@ -83,9 +83,11 @@ def begin_epoch(
     if inner.issued is None and inner.stream is None:
         served = 0
     course.progress = Progress(number, inner.issued, inner.stream, beginning.begun_with, served=served)
-    opening = (
-        None if clock is None else Opening(loader, inner, source, clock=clock, continue_elsewhere=continue_elsewhere)
-    )
+    opening: Opening | Confirmation | None = None
+    if clock is not None:
+        opening = Opening(loader, inner, source, clock=clock, continue_elsewhere=continue_elsewhere)
+    elif loader._first.is_to_confirm and inner.has_workers:
+        opening = Confirmation(loader, inner, source)
     iterator = LoaderIterator(
         inner,
         opening or source,
@@ -175,5 +177,6 @@ def _make_inner(
         version=loader._course.epochs.version,
         on_inline=loader._note_inline if loader.plan.value("backend") == "thread" else None,
         clock=clock,
+        is_timed=loader._first.is_to_confirm,
         cpus=cpus_for_workers(loader._facts, loader.numa, settings.get("num_workers", 0)),
     )

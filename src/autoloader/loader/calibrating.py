@@ -3,31 +3,38 @@ calibrate: measure a dataset in a process of its own, try settings for real, and
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from time import monotonic, perf_counter, process_time
 from typing import Any
 
 from ..calibration import Calibration, Trial
 from ..errors import ArgumentError, CalibrationError, MissingMainGuardError
-from ..findings import describe
+from ..findings import describe, describe_parts
 from ..plan import Plan
 from ..policy import Measured, Outlook, cpus_of_rank, expected_epochs_left, most_measured, recommend
 from ..policy.multiprocessing_context import method_name
+from ..policy.prefetch_factor import choose_prefetch_factor
+from ..profiling import find_open_handle
 from ..profiling.inspect import length_of
-from ..records import number_text
+from ..records import number_text, printable
 from ..traits import Profile
-from ..tuning.assistant import Assistant, AssistantError, OutOfTimeError
+from ..tuning.assistant import Assistant, AssistantError, CannotStartError, NoBatchError, OutOfTimeError
 from ..tuning.candidates import Situation, choose
 from ..tuning.laboratory import Subject
 from ..tuning.trials import Outcome, run_trials
 from .auto_loader import AutoLoader
-from .opening import request_of, shared_bytes
-from .starting import GUARD
+from .first_batches import request_of, shared_bytes
+from .starting import GUARD, refuse_in_starting_worker
 
 logger = logging.getLogger("autoloader")
 
 STEP_RUNS = 3
+STEP_FRACTION = 0.25
+"""
+Of the time that is left, no more than this part goes to timing the training's own step, unless one step takes longer.
+"""
+
 MOST_CURVE = 1.3
 """
 The curve goes on to so many times the largest number of workers that was tried.
@@ -57,31 +64,42 @@ def calibrate_loader(
     """
     if not _is_time(budget_seconds):
         raise ArgumentError(describe("calibration.budget", value=budget_seconds))
+    refuse_in_starting_worker()
     begun = monotonic()
     deadline = begun + budget_seconds
-    context = _context_for(loader)
-    subject = _subject_of(loader)
+    method = _method_for(loader)
+    outcome = None
     try:
         progress("first batches")
-        with Assistant(method_name(context) or "spawn", subject, deadline) as assistant:
+        with Assistant(method, _subject_of(loader), deadline) as assistant:
             profile = assistant.ask("profile", shared_bytes(loader._facts))
-            profile = _with_step(assistant, profile, step, progress)
-            situation = _situation(loader, profile, context)
-            outcome = _try(assistant, loader, situation, context, deadline, progress)
-    except OutOfTimeError as error:
-        text = describe("calibration.out-of-time", what=error, seconds=number_text(budget_seconds))
-        raise CalibrationError(text) from None
+            profile = _with_step(assistant, profile, step, deadline, progress)
+            situation = _situation(loader, profile, method)
+            outcome = _try(assistant, loader, situation, method, deadline, progress)
     except AssistantError as error:
-        raise CalibrationError(_failed(str(error).strip())) from None
-    return _calibration(loader, situation, outcome, monotonic() - begun)
+        raise CalibrationError(_text_of(error, loader, budget_seconds)) from None
+    except KeyboardInterrupt:
+        if outcome is None:
+            raise
+    assert outcome is not None
+    found = _calibration(loader, situation, outcome, monotonic() - begun)
+    loader._first.keep(loader, found)
+    return found
 
 
-def _failed(told: str) -> str:
+def _text_of(error: AssistantError, loader: AutoLoader[Any], budget_seconds: float) -> str:
     """
-    Return that loading failed and why: the last line of what the child told, and all of it if that is a traceback.
+    Return what went wrong; of the dataset's own error the last line, and all of it below.
     """
+    told = str(error).strip()
+    if isinstance(error, OutOfTimeError):
+        return describe("calibration.out-of-time", what=told, seconds=number_text(budget_seconds))
+    if isinstance(error, NoBatchError):
+        return describe("calibration.no-batch")
+    if isinstance(error, CannotStartError):
+        return describe("calibration.not-started", reason=told)
     *rest, last = told.splitlines()
-    text = describe("calibration.failed", error=last.rstrip("."))
+    text = describe("calibration.failed", error=last.rstrip("."), workers=_fixed_workers(loader) or 0)
     return f"{text}\n\n{told}" if rest else text
 
 
@@ -89,7 +107,7 @@ def _is_time(value: Any) -> bool:
     return isinstance(value, (int, float)) and 0 < value < float("inf")
 
 
-def _context_for(loader: AutoLoader[Any]) -> Any:
+def _method_for(loader: AutoLoader[Any]) -> str:
     """
     Return the start method by which a process can measure the dataset.
 
@@ -105,7 +123,12 @@ def _context_for(loader: AutoLoader[Any]) -> Any:
     if found is not None:
         text = describe("calibration.no-process", because=found.because, fix=found.fix)
         raise (MissingMainGuardError if found.rule == GUARD else CalibrationError)(text)
-    return started.plan.value("multiprocessing_context")
+    method = method_name(started.plan.value("multiprocessing_context")) or "spawn"
+    handle = find_open_handle(loader.dataset) if method == "fork" else None
+    if handle is not None:
+        because, fix = describe_parts("dataset.open-handle", name=handle)
+        raise CalibrationError(describe("calibration.no-process", because=because.rstrip("."), fix=fix))
+    return method
 
 
 def _subject_of(loader: AutoLoader[Any]) -> Subject:
@@ -117,57 +140,74 @@ def _subject_of(loader: AutoLoader[Any]) -> Subject:
 
 
 def _with_step(
-    assistant: Assistant, profile: Profile, step: Callable[[Any], object] | None, progress: Callable[[str], object]
+    assistant: Assistant,
+    profile: Profile,
+    step: Callable[[Any], object] | None,
+    deadline: float,
+    progress: Callable[[str], object],
 ) -> Profile:
     """
     Return *profile* with what the training does, in this process; without it a batch is taken at once.
+
+    Raises:
+        CalibrationError: No batch comes to this process.
     """
     if step is None:
         return replace(profile, step_seconds=0.0, step_cpu_seconds=0.0)
+    if profile.transfer_seconds is None:
+        raise CalibrationError(describe("calibration.step-without-batch"))
     progress("training steps")
-    batch = assistant.batch()
-    step(batch)  # the first one allocates, compiles and chooses
-    seconds = []
-    for _ in range(STEP_RUNS):
+    batch, seconds = assistant.batch(), []
+    enough = monotonic() + STEP_FRACTION * (deadline - monotonic())
+    while not seconds or (len(seconds) <= STEP_RUNS and monotonic() < enough):
         wall, cpu = perf_counter(), process_time()
         step(batch)
         seconds.append((perf_counter() - wall, process_time() - cpu))
-    wall, cpu = min(seconds)
+    wall, cpu = min(seconds[1:] or seconds)  # the first one allocates, compiles and chooses
     return replace(profile, step_seconds=wall, step_cpu_seconds=cpu)
 
 
-def _situation(loader: AutoLoader[Any], profile: Profile, context: Any) -> Situation:
+def _situation(loader: AutoLoader[Any], profile: Profile, method: str) -> Situation:
     batches = length_of(loader)
     outlook = Outlook(batches, batches, expected_epochs_left(loader.epochs, 0))
-    most = most_measured(loader._facts, loader._traits, request_of(loader), context, profile)
+    most = most_measured(loader._facts, loader._traits, request_of(loader), method, profile)
     if profile.transfer_seconds is None or _must_be_inline(loader):
         most = 0
-    return Situation(profile, cpus_of_rank(loader._facts), most, outlook, method_name(context) == "fork")
+    elif batches is not None:
+        most = min(most, batches)
+    return Situation(profile, cpus_of_rank(loader._facts), most, outlook, method == "fork")
 
 
 def _must_be_inline(loader: AutoLoader[Any]) -> bool:
     return loader.plan.choices["num_workers"].rule == "num_workers.iterable-not-sharded"
 
 
+def _fixed_workers(loader: AutoLoader[Any]) -> int | None:
+    """
+    Return the number of workers that the user has set.
+    """
+    choice = loader.plan.choices["num_workers"]
+    return int(choice.value) if choice.rule == "num_workers.fixed" else None
+
+
 def _try(
     assistant: Assistant,
     loader: AutoLoader[Any],
     situation: Situation,
-    context: Any,
+    method: str,
     deadline: float,
     progress: Callable[[str], object],
 ) -> Outcome:
-    plan = loader.plan
+    request = request_of(loader)
 
     def settings(workers: int) -> dict[str, Any]:
         if not workers:
             return {"num_workers": 0}
-        factor = plan.value("prefetch_factor")
-        prefetch = {} if factor is None else {"prefetch_factor": factor}
-        return {"num_workers": workers, "multiprocessing_context": context, **prefetch}
+        factor = choose_prefetch_factor(loader._facts, loader._traits, request, workers, situation.profile).value
+        ordered = {} if loader.in_order else {"in_order": False}
+        return {"num_workers": workers, "multiprocessing_context": method, "prefetch_factor": factor, **ordered}
 
-    fixed = plan.value("num_workers") if plan.choices["num_workers"].rule == "num_workers.fixed" else None
-    return run_trials(assistant, situation, settings, deadline, only=fixed, progress=progress)
+    return run_trials(assistant, situation, settings, deadline, only=_fixed_workers(loader), progress=progress)
 
 
 def _calibration(loader: AutoLoader[Any], situation: Situation, outcome: Outcome, seconds: float) -> Calibration:
@@ -176,10 +216,12 @@ def _calibration(loader: AutoLoader[Any], situation: Situation, outcome: Outcome
     if trials:
         steps = {trial.num_workers: trial.step_seconds for trial in trials}
         best = choose(situation, steps, {trial.num_workers: trial.first_batch_seconds for trial in trials})
+    elif outcome.failed:
+        best = 0
     most = max([situation.best(), *(trial.num_workers for trial in trials)])
     counts = range(min(situation.most, max(2, int(MOST_CURVE * most))) + 1)
     return Calibration(
-        plan=_plan(loader, situation, best, trials),
+        plan=_plan(loader, situation, best, trials_text(trials, outcome.failed)),
         profile=situation.profile,
         trials=trials,
         cpus=situation.cpus,
@@ -189,15 +231,17 @@ def _calibration(loader: AutoLoader[Any], situation: Situation, outcome: Outcome
     )
 
 
-def _plan(loader: AutoLoader[Any], situation: Situation, best: int | None, trials: tuple[Trial, ...]) -> Plan:
-    measured = Measured(situation.profile, situation.outlook, best, trials_text(trials))
+def _plan(loader: AutoLoader[Any], situation: Situation, best: int | None, tried: str) -> Plan:
+    measured = Measured(situation.profile, situation.outlook, best, tried)
     return loader._with_notes(recommend(loader._facts, loader._traits, request_of(loader), measured))
 
 
-def trials_text(trials: tuple[Trial, ...]) -> str:
+def trials_text(trials: Iterable[Trial], failed: Mapping[int, str]) -> str:
     """
-    Return what trials saw, the fastest first.
+    Return what trials saw, the fastest first, and why those failed that saw nothing.
     """
     ordered = sorted(trials, key=lambda trial: trial.step_seconds)
-    rates = (f"{trial.num_workers}: {number_text(1 / trial.step_seconds)}" for trial in ordered[:4])
-    return f"batches a second in trials, by number of workers: {', '.join(rates)}"
+    rates = ", ".join(f"{trial.num_workers}: {number_text(1 / trial.step_seconds)}" for trial in ordered[:4])
+    seen = [f"batches a second in trials, by number of workers: {rates}"] if rates else []
+    reasons = [f"with {workers} it failed ({printable(why)})" for workers, why in sorted(failed.items())]
+    return "; ".join([*seen, *reasons[:1]])

@@ -85,7 +85,7 @@ class LoaderIterator:
         issued, samples, state = self._issued, 0, None
         position: Any = self._arrival.position
         if self._delivers:
-            batch, position, state = batch
+            batch, position, state, _ = batch
         if issued is not None:
             indices = issued.outstanding.pop(position, ())
             issued.last_served = position, indices

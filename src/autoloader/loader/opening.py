@@ -1,150 +1,51 @@
 """
-The first batches of a loader: they load inline, are timed and served, and then decide how the rest loads.
+Where a loader's first batches come from: loaded inline and timed, or from workers that confirm what is remembered.
 """
 
-import logging
 import weakref
 from collections.abc import Callable
+from operator import length_hint
 from typing import TYPE_CHECKING, Any
 
 from ..engine.inner import InnerLoader
 from ..engine.pools import AtOneThread
-from ..engine.sending import try_to_send
-from ..facts import HostFacts
-from ..plan import LoaderRequest, Plan
-from ..policy import Measured, Outlook, can_be_measured, expected_epochs_left, recommend
-from ..policy.multiprocessing_context import method_name
-from ..profiling import BatchClock, FetchTraces
+from ..profiling import BatchClock
 from ..profiling.inspect import length_of
-from ..records import NO_LIMIT
-from ..traits import Profile
 from .deaths import Deaths
+from .first_batches import SEEN_ROUNDS
 from .iterator import LoaderIterator
-from .ranks import world_size
-from .starting import is_users
 
 if TYPE_CHECKING:
     from .auto_loader import AutoLoader
 
-logger = logging.getLogger("autoloader")
 
-SHARED_FRACTION = 8
-"""
-Of the free shared memory, no more than this part is used to see what sending a batch costs.
-"""
-
-
-class FirstBatches:
+class _Source:
     """
-    What is known of one loader's first batches.
+    The source of an epoch's first batches, which gives its iterator another one after them.
     """
 
     def __init__(self) -> None:
-        self.profile: Profile | None = None
-        self.traces: FetchTraces | None = None
-        self._clock: BatchClock | None = None
-        self._epochs_begun = 0
+        self._iterator: weakref.ref[LoaderIterator] | None = None
 
-    def clock_for_epoch(self, loader: "AutoLoader[Any]") -> BatchClock | None:
+    def serve(self, iterator: LoaderIterator) -> None:
         """
-        Return what is to time the next batches; ``None`` where nothing is to be measured, or all has been.
-
-        If enough was seen in earlier epochs, *loader* has another plan afterwards.
-
-        Not with ``worker_init_fn``, without which samples may not be what the user wants, nor in a process group, whose
-        ranks had better load alike, nor for iterable-style data, which cannot change horses in mid-stream.
+        Serve *iterator*, which draws from this object.
         """
-        self._epochs_begun += 1
-        if self._is_choice_due(loader.plan):
-            self.choose(loader, length_of(loader))
-        is_possible = (
-            self.profile is None
-            and loader.worker_init_fn is None
-            and loader._style == "map"
-            and world_size() == 1
-            and _may_choose(loader)
-        )
-        if not is_possible:
-            return None
-        if self._clock is None:
-            self._clock, self.traces = BatchClock(), FetchTraces(loader.dataset)
-        self._clock.begin_epoch()
-        return self._clock
+        self._iterator = weakref.ref(iterator)
 
-    def choose(self, loader: "AutoLoader[Any]", batches_left: int | None) -> None:
+    @property
+    def iterator(self) -> LoaderIterator:
         """
-        Choose anew for *loader*, by what was measured, where batches load inline and as far as the user has not chosen.
-
-        Args:
-            loader: The loader.
-            batches_left: Batches left of the epoch; ``None`` where that is not known.
+        Return the iterator that is served.
         """
-        clock, self._clock = self._clock, None
-        if clock is not None and clock.has_seen_enough:
-            self.profile = clock.profile(try_to_send(clock.last_batch, shared_bytes(loader._facts)))
-        elif self.profile is None:
-            self._clock = clock
-            return
-        if not _may_choose(loader):
-            return
-        left = expected_epochs_left(loader.epochs, self._epochs_begun - 1)
-        outlook = Outlook(batches_left, length_of(loader), left)
-        measured = Measured(self.profile, outlook)
-        loader._take_plan(recommend(loader._look_again(), loader._traits, request_of(loader), measured))
-
-    def undo_traces(self, plan: Plan) -> bool:
-        """
-        Let workers find the dataset as if nothing had been fetched in this process, where that matters to them.
-
-        A forked worker may well find what was loaded already, but not what is open; another one gets it pickled.
-
-        Returns:
-            Whether files are open all the same.
-        """
-        if self.traces is None:
-            return False
-        if self.traces.has_open_files or method_name(plan.value("multiprocessing_context")) != "fork":
-            self.traces.undo()
-        return self.traces.has_open_files
-
-    def _is_choice_due(self, plan: Plan) -> bool:
-        """
-        Return whether to choose before an epoch: after a measurement, and again as long as workers did not pay yet.
-        """
-        if self.profile is not None:
-            return not plan.value("num_workers")
-        return self._clock is not None and self._clock.has_seen_enough
+        iterator = None if self._iterator is None else self._iterator()
+        assert iterator is not None  # it is the one that asks
+        return iterator
 
 
-def request_of(loader: "AutoLoader[Any]") -> LoaderRequest:
+class Opening(_Source):
     """
-    Return what the user asked of a loader, up to now.
-    """
-    fixed = {name: choice.value for name, choice in loader.plan.choices.items() if is_users(choice)}
-    return LoaderRequest(fixed=fixed, batch_size=loader.batch_size, epochs=loader.epochs)
-
-
-def _may_choose(loader: "AutoLoader[Any]") -> bool:
-    """
-    Return whether the number of workers is ours, and neither a given plan nor a rule alone decides it.
-    """
-    plan, context = loader.plan, loader.plan.value("multiprocessing_context")
-    if loader._has_given_plan or plan.has_users_workers:
-        return False
-    return can_be_measured(loader._facts, loader._traits, request_of(loader), context)
-
-
-def shared_bytes(facts: HostFacts) -> int:
-    """
-    Return how much shared memory may be used for a moment, to see what sending a batch costs.
-    """
-    free = facts.shared_memory.free_bytes
-    return 0 if free is None or free == NO_LIMIT else int(free / SHARED_FRACTION)
-
-
-class Opening:
-    """
-    The source of an epoch's batches until enough of them were timed; then it gives its iterator another one.
+    Serves batches that load inline until enough of them were timed, and then lets the rest load as the loader chooses.
 
     Args:
         loader: Whose epoch it is.
@@ -163,15 +64,9 @@ class Opening:
         clock: BatchClock,
         continue_elsewhere: Callable[..., tuple[InnerLoader, Any, Deaths]],
     ) -> None:
+        super().__init__()
         self._loader, self._inner, self._source = loader, inner, AtOneThread(source)
         self._clock, self._continue_elsewhere = clock, continue_elsewhere
-        self._iterator: weakref.ref[LoaderIterator] | None = None
-
-    def serve(self, iterator: LoaderIterator) -> None:
-        """
-        Serve *iterator*, which draws from this object.
-        """
-        self._iterator = weakref.ref(iterator)
 
     def __next__(self) -> Any:
         clock, traces = self._clock, self._loader._first.traces
@@ -191,9 +86,7 @@ class Opening:
         """
         Return what the rest of the epoch comes from, and give it to the iterator, too.
         """
-        loader, inner = self._loader, self._inner
-        iterator = None if self._iterator is None else self._iterator()
-        assert iterator is not None
+        loader, inner, iterator = self._loader, self._inner, self.iterator
         assert inner.issued is not None
         inner.stop_timing()
         total = length_of(inner.issued)
@@ -207,3 +100,34 @@ class Opening:
             new, source, deaths = self._continue_elsewhere(loader, inner, settings)
             iterator.continue_with(new, source, deaths)
             return source
+
+
+class Confirmation(_Source):
+    """
+    Serves batches from workers that were chosen by what an earlier run has found, until it is seen whether that holds.
+
+    Args:
+        loader: Whose epoch it is.
+        inner: What loads the batches.
+        source: Its iterator over deliveries.
+    """
+
+    def __init__(self, loader: "AutoLoader[Any]", inner: InnerLoader, source: Any) -> None:
+        super().__init__()
+        self._loader, self._inner, self._source = loader, inner, source
+        self._workers = inner.settings["num_workers"]
+        self._seen: list[float] = []
+
+    def __next__(self) -> Any:
+        delivery = next(self._source)
+        if delivery.seconds is not None:
+            self._seen.append(delivery.seconds / self._samples_of(delivery.position))
+        if len(self._seen) == SEEN_ROUNDS * self._workers:
+            self._loader._first.confirm(self._loader, self._seen[self._workers :])
+            self.iterator.draw_from(self._source)
+        return delivery
+
+    def _samples_of(self, position: int | None) -> int:
+        if self._inner.issued is None:
+            return self._loader.batch_size or 1
+        return max(1, length_hint(self._inner.issued.outstanding.get(position or 0, ()), 1))

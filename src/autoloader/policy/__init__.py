@@ -10,7 +10,13 @@ from .num_workers import Measured, can_be_measured, most_measured
 from .recommend import recommend, with_own_persistence, with_repetition_note
 from .rules import RULES
 
+POLICY = 1
+"""
+The number of these rules and this model: what was measured for others is measured anew.
+"""
+
 __all__ = [
+    "POLICY",
     "RULES",
     "Measured",
     "Obstacle",

@@ -3,6 +3,7 @@ What is known of this dataset.
 """
 
 from .fingerprint import Fingerprint
+from .identity import identify
 from .inspect import find_open_handle, inspect_dataset, is_in_memory
 from .parts import datasets_in, generators_in
 from .timing import BatchClock, Sent
@@ -16,6 +17,7 @@ __all__ = [
     "datasets_in",
     "find_open_handle",
     "generators_in",
+    "identify",
     "inspect_dataset",
     "is_in_memory",
 ]

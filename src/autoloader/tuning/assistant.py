@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 END_SECONDS = 1.0
+"""
+How long the end of a child is waited for that was killed, or has closed its connection.
+"""
 
 
 class AssistantError(Exception):
@@ -33,6 +36,18 @@ class AssistantError(Exception):
 class OutOfTimeError(AssistantError):
     """
     Say that an answer did not come in time.
+    """
+
+
+class NoBatchError(AssistantError):
+    """
+    Say that the dataset gives no batch.
+    """
+
+
+class CannotStartError(AssistantError):
+    """
+    Say that the child cannot be started.
     """
 
 
@@ -52,20 +67,20 @@ class Assistant:
 
     def __enter__(self) -> "Self":
         context = multiprocessing.get_context(self._method)
+        self._connection, other = context.Pipe()
+        inherited = self._connection if self._method == "fork" else None
+        self._process: Any = context.Process(target=serve, args=(other, self._subject, inherited))  # type: ignore[attr-defined]
         try:
             prepare(self._method)
-            self._connection, other = context.Pipe()
-            self._process: Any = context.Process(target=serve, args=(other, self._subject))  # type: ignore[attr-defined]
             with held(self._method):
                 self._process.start()
-        except Exception as error:
-            raise AssistantError(f"{type(error).__name__}: {error}") from error
-        other.close()
-        try:
+            other.close()
             self._receive("the process that measures did not start")
-        except BaseException:
+        except BaseException as error:
             self._end()
-            raise
+            if isinstance(error, AssistantError) or not isinstance(error, Exception):
+                raise
+            raise CannotStartError(f"{type(error).__name__}: {error}") from error
         return self
 
     def ask(self, question: str, *arguments: Any, **named: Any) -> Any:
@@ -74,6 +89,7 @@ class Assistant:
 
         Raises:
             AssistantError: It has none; the text is the dataset's own traceback if that has raised.
+            NoBatchError: The dataset gives no batch.
             OutOfTimeError: The deadline has passed.
         """
         try:
@@ -102,7 +118,7 @@ class Assistant:
         except (EOFError, OSError):
             raise AssistantError(self._death()) from None
         if not is_good:
-            raise AssistantError("there is no batch to load" if answer is None else answer)
+            raise NoBatchError("the dataset gave no batch") if answer is None else AssistantError(answer)
         return answer
 
     def _death(self) -> str:
@@ -114,18 +130,16 @@ class Assistant:
 
     def _end(self) -> None:
         """
-        End the child and its workers: the group that it leads.
+        End the child and its workers, the group that it leads; another Ctrl-C waits until that is done.
         """
-        self._connection.close()
-        if not self._is_stuck():
-            self._process.join(END_SECONDS)
-        if sys.platform != "win32" and self._process.pid is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        if self._process.is_alive():
+        with held("fork"):
+            self._connection.close()
+            if self._process.pid is None:
+                return
+            if sys.platform != "win32":
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
-        self._process.join()
-        self._process.close()
-
-    def _is_stuck(self) -> bool:
-        return monotonic() >= self._deadline
+            self._process.join(END_SECONDS)
+            with contextlib.suppress(ValueError):  # the system does not let it end yet
+                self._process.close()

@@ -10,6 +10,7 @@ from ..policy.model import (
     GOOD_ENOUGH,
     UNKNOWN_BATCHES,
     Outlook,
+    batch_seconds,
     fewest_workers,
     start_seconds,
     step_seconds,
@@ -63,6 +64,16 @@ class Situation(NamedTuple):
         Return the seconds that the model expects of a step.
         """
         return step_seconds(self.profile, workers, self.cpus)
+
+    def load(self, workers: int, step: float) -> float:
+        """
+        Return the seconds from the begin of an epoch to its first batch, given those of a step.
+
+        It is what a worker takes for a batch: no more than was measured without any, nor than the step tells.
+        """
+        if not workers:
+            return step
+        return min(workers * step, batch_seconds(self.profile) + (self.profile.transfer_seconds or 0.0))
 
     def best(self) -> int:
         """
@@ -157,5 +168,17 @@ def totals_of(situation: Situation, steps: Mapping[int, float], starts: Mapping[
     """
     outlook = situation.outlook
     whole = outlook.batches or UNKNOWN_BATCHES
-    left = (whole if outlook.batches_left is None else outlook.batches_left) + outlook.epochs_left * whole
-    return {workers: starts[workers] + max(0, left - 1) * step for workers, step in sorted(steps.items())}
+    left = whole if outlook.batches_left is None else outlook.batches_left
+    totals = {}
+    for workers, step in sorted(steps.items()):
+        load = situation.load(workers, step)
+        later = load + _after_first(workers, step, load, whole)
+        totals[workers] = starts[workers] + _after_first(workers, step, load, left) + outlook.epochs_left * later
+    return totals
+
+
+def _after_first(workers: int, step: float, load: float, batches: int) -> float:
+    """
+    Return the seconds from the first batch of an epoch to its last: steps, or rounds of the workers if these take more.
+    """
+    return max(max(0, batches - 1) * step, (ceil(batches / max(1, workers)) - 1) * load)

@@ -10,10 +10,14 @@ import io
 import itertools
 import os
 import signal
+import stat
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
 from typing import Any, NamedTuple
 
 import torch
@@ -57,7 +61,7 @@ class Run(NamedTuple):
 
 class NothingToLoadError(Exception):
     """
-    Say that the sampler gives no batch.
+    Say that the dataset gives no batch.
     """
 
 
@@ -73,15 +77,10 @@ class Laboratory:
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
         self._indices = self._draw()
+        self._batch: Any = None
 
     def _draw(self) -> Iterator[Any]:
-        while True:
-            is_empty = True
-            for indices in self._subject.sampler:
-                is_empty = False
-                yield indices
-            if is_empty:
-                return
+        yield from itertools.cycle(self._subject.sampler)
 
     def _loader(self, settings: Mapping[str, Any], clock: BatchClock | None = None) -> InnerLoader:
         """
@@ -105,28 +104,26 @@ class Laboratory:
         Return the profile of batches that load in this process.
         """
         clock = BatchClock(PROFILE_BATCHES, PROFILE_SECONDS)
-        source = AtOneThread(self._loader({"num_workers": 0}, clock).start_epoch())
+        inner = self._loader({"num_workers": 0}, clock)
+        source = AtOneThread(inner.start_epoch())
         is_stream = isinstance(self._subject.dataset, IterableDataset)
         while not clock.has_seen_enough:
             if is_stream:
                 clock.begin([None] * (self._subject.rest.get("batch_size") or 1))
-            try:
-                next(source)
-            except StopIteration:
+            if _next(inner, source) is _END:
                 break
-        if clock.last_batch is None:
+        self._batch = clock.last_batch
+        if self._batch is None:
             raise NothingToLoadError
-        return clock.profile(try_to_send(clock.last_batch, most_shared_bytes))
+        return clock.profile(try_to_send(self._batch, most_shared_bytes))
 
     def batch(self) -> bytes:
         """
-        Return a batch as ``torch.save`` writes it.
+        Return the last batch of the profile as ``torch.save`` writes it.
         """
         stream = io.BytesIO()
-        for batch in _batches(self._loader({"num_workers": 0}).start_epoch()):
-            torch.save(batch, stream)
-            return stream.getvalue()
-        raise NothingToLoadError
+        torch.save(self._batch, stream)
+        return stream.getvalue()
 
     def run(self, settings: Mapping[str, Any], rounds: int, step_seconds: float, *, is_busy: bool) -> Run:
         """
@@ -138,28 +135,37 @@ class Laboratory:
             step_seconds: What the training does with each batch.
             is_busy: Whether it needs the CPU for that.
         """
-        workers = max(1, settings["num_workers"])
-        ahead = workers * (settings.get("prefetch_factor") or 2) if settings["num_workers"] else 1
-        wanted = ahead + workers * rounds
-        users = {} if self._subject.worker_init_fn is None else {"worker_init_fn": self._subject.worker_init_fn}
-        inner = self._loader({**settings, **(users if settings["num_workers"] else {})})
+        workers = settings["num_workers"]
+        ahead = workers * (settings.get("prefetch_factor") or 2) if workers else 1
+        wanted = ahead + max(1, workers) * rounds
+        users = {"worker_init_fn": self._subject.worker_init_fn} if workers else {}
+        inner = self._loader({**settings, **users})
         begun, stamps = time.perf_counter(), []
         try:
             source = inner.start_epoch()
-            if not settings["num_workers"]:
+            if not workers:
                 source = AtOneThread(source)
-            for batch in itertools.islice(_batches(source), wanted):
+            while len(stamps) < wanted and _next(inner, source) is not _END:
                 stamps.append(time.perf_counter())
-                del batch
                 _train(step_seconds, is_busy=is_busy)
         finally:
             inner.group.end(at_once=True)
             inner.close()
-        if len(stamps) < 2:
+        if not stamps:
             raise NothingToLoadError
-        ahead = min(ahead, len(stamps) - 1)  # a stream may end before
-        timed = len(stamps) - ahead
-        return Run(stamps[0] - begun, (stamps[-1] - stamps[ahead - 1]) / timed, timed)
+        return _timed(begun, stamps, ahead if len(stamps) == wanted else max(1, workers))
+
+
+def _timed(begun: float, stamps: list[float], ahead: int) -> Run:
+    """
+    Return what the moments tell at which batches came, the first of which were prepared *ahead*.
+
+    Of a stream that ends before all of these have come nothing can be told apart: all of it counts.
+    """
+    timed = len(stamps) - ahead
+    if timed < 1:
+        return Run(stamps[0] - begun, (stamps[-1] - begun) / len(stamps), len(stamps))
+    return Run(stamps[0] - begun, (stamps[-1] - stamps[ahead - 1]) / timed, timed)
 
 
 class _Rest:
@@ -174,10 +180,19 @@ class _Rest:
         return self._indices
 
 
-def _batches(source: Any) -> Iterator[Any]:
-    with contextlib.suppress(StopIteration):
-        while True:
-            yield next(source)
+_END = object()
+
+
+def _next(inner: InnerLoader, source: Any) -> Any:
+    """
+    Return the next batch, and :data:`_END` after the last one; a StopIteration of the dataset's own is an error.
+    """
+    try:
+        return next(source)
+    except StopIteration:
+        if inner.has_stopped_early():
+            raise
+        return _END
 
 
 def _train(seconds: float, *, is_busy: bool) -> None:
@@ -189,24 +204,68 @@ def _train(seconds: float, *, is_busy: bool) -> None:
         pass
 
 
-def _below_us(error: BaseException) -> Any:
+def _told(error: BaseException) -> str:
     """
-    Return an error's traceback from where our own calls have ended.
+    Return an error with its traceback, without the calls that are ours.
     """
-    here, below = os.path.dirname(os.path.dirname(__file__)), error.__traceback__
-    while below is not None and below.tb_frame.f_code.co_filename.startswith(here):
-        below = below.tb_next
-    return below or error.__traceback__
+    ours = os.path.dirname(os.path.dirname(__file__))
+    told = traceback.TracebackException.from_exception(error)
+    each: traceback.TracebackException | None = told
+    while each is not None:
+        theirs = [frame for frame in each.stack if not frame.filename.startswith(ours)]
+        each.stack = traceback.StackSummary.from_list(theirs)
+        each = each.__cause__ or each.__context__
+    return "".join(told.format())
 
 
-def serve(connection: Any, subject: Subject) -> None:
+def _end_with_parent() -> None:
+    """
+    End this process and its workers when the one that started it has ended, whatever the dataset does.
+    """
+    starter = parent_process()
+    assert starter is not None
+    wait([starter.sentinel])
+    if sys.platform != "win32":
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def _reopen_files() -> None:
+    """
+    Open once more what is open for reading, where this process was forked: it reads on without moving its parent.
+    """
+    if sys.platform != "linux":
+        return
+    import fcntl
+
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):  # it was the one of the listing, or may not be opened again
+            flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+            if flags & os.O_ACCMODE != os.O_RDONLY or not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                continue
+            own = os.open(f"/proc/self/fd/{descriptor}", flags)
+            os.lseek(own, os.lseek(descriptor, 0, os.SEEK_CUR), os.SEEK_SET)
+            os.dup2(own, descriptor, os.get_inheritable(descriptor))
+            os.close(own)
+
+
+def serve(connection: Any, subject: Subject, inherited: Any = None) -> None:
     """
     Answer questions until the other side goes: each is a method of :class:`Laboratory` and its arguments.
+
+    Args:
+        connection: Where questions come from.
+        subject: What is measured.
+        inherited: The other end of the connection, where this process was forked and has it, too.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     let_through()
     if sys.platform != "win32":
         os.setsid()
+    if inherited is not None:
+        inherited.close()
+        _reopen_files()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     laboratory = Laboratory(subject)
     with contextlib.suppress(EOFError, OSError), connection:
         connection.send((True, None))
@@ -217,5 +276,5 @@ def serve(connection: Any, subject: Subject) -> None:
             except NothingToLoadError:
                 answer = False, None
             except BaseException as error:  # noqa: BLE001 (the dataset may raise anything)
-                answer = False, "".join(traceback.format_exception(error.with_traceback(_below_us(error))))
+                answer = False, _told(error)
             connection.send(answer)

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from ..calibration import Trial
-from .assistant import Assistant, AssistantError, OutOfTimeError
+from .assistant import Assistant, AssistantError, NoBatchError, OutOfTimeError
 from .candidates import Situation, first_candidates, median, next_candidate, still_open, totals_of
 
 logger = logging.getLogger("autoloader")
@@ -38,6 +38,8 @@ class Outcome(NamedTuple):
 
     runs: dict[int, list[Any]]
     """For each number of workers what :meth:`Laboratory.run` returned."""
+    failed: dict[int, str]
+    """For each number of workers whose trial failed, why."""
     stopped_by: str
 
     def trials(self, situation: Situation) -> tuple[Trial, ...]:
@@ -79,7 +81,8 @@ def run_trials(
     """
     Try numbers of workers in turn, so that what else happens on the machine meets all of them.
 
-    A number whose trial fails is not tried again. Ctrl-C ends the trials; what they saw counts.
+    A number whose trial fails is not tried again; where all have failed, loading inline is. Ctrl-C ends the trials; what
+    they saw counts.
 
     Args:
         assistant: Who runs them.
@@ -88,34 +91,42 @@ def run_trials(
         deadline: When to have finished, on the clock of ``time.monotonic``.
         only: The number of workers to try, where the user has set it.
         progress: Told what is being tried.
+
+    Raises:
+        AssistantError: The number that the user has set failed.
     """
     runs: dict[int, list[Any]] = {}
-    failed: set[int] = set()
+    failed: dict[int, str] = {}
+    workers = 0
     waiting: Iterable[int] = first_candidates(situation) if only is None else [only]
     try:
         while True:
             for workers in waiting:
                 rounds, expected = rounds_for(situation, workers)
                 if monotonic() + CAUTION * expected > deadline:
-                    return Outcome(runs, "budget" if runs else "no trial possible")
+                    return Outcome(runs, failed, "budget" if runs else "no trial possible")
                 progress("inline" if not workers else f"{workers} worker{'s' if workers > 1 else ''}")
                 try:
                     run = _run(assistant, situation, settings(workers), rounds)
                 except OutOfTimeError:
                     raise
                 except AssistantError as error:
+                    if only is not None and not isinstance(error, NoBatchError):
+                        raise
                     logger.info("calibration: a trial with num_workers=%d failed: %s", workers, error)
-                    failed.add(workers)
+                    failed[workers] = str(error).strip().splitlines()[-1]
                     runs.pop(workers, None)
                     continue
                 runs.setdefault(workers, []).append(run)
             waiting = _more(situation, runs, failed, only)
             if not waiting:
-                return Outcome(runs, "order clear" if runs else "no trial possible")
-    except OutOfTimeError:
-        return Outcome(runs, "budget" if runs else "no trial possible")
+                return Outcome(runs, failed, "order clear" if runs else "no trial possible")
+    except OutOfTimeError as error:
+        if only is not None and not runs:
+            raise
+        return Outcome(runs, failed if workers in runs else {**failed, workers: str(error)}, "budget")
     except KeyboardInterrupt:
-        return Outcome(runs, "interrupt")
+        return Outcome(runs, failed, "interrupt")
 
 
 def _run(assistant: Assistant, situation: Situation, settings: Mapping[str, Any], rounds: int) -> Any:
@@ -123,12 +134,14 @@ def _run(assistant: Assistant, situation: Situation, settings: Mapping[str, Any]
     return assistant.ask("run", settings, rounds, step, is_busy=cpu > step / 2)
 
 
-def _more(situation: Situation, runs: Mapping[int, list[Any]], failed: set[int], only: int | None) -> list[int]:
+def _more(
+    situation: Situation, runs: Mapping[int, list[Any]], failed: Mapping[int, str], only: int | None
+) -> list[int]:
     """
     Return the numbers of workers to run next; none where the order is clear.
     """
     if not runs:
-        return []
+        return [0] if only is None and 0 not in failed else []
     steps = {workers: median(run.step_seconds for run in each) for workers, each in runs.items()}
     starts = {workers: min(run.first_batch_seconds for run in each) for workers, each in runs.items()}
     another = next_candidate(situation, steps, starts) if only is None else None

@@ -1,0 +1,275 @@
+"""
+What a loader's first batches tell, or what an earlier run knew of them, and the settings that follow from it.
+"""
+
+import logging
+import statistics
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..calibration import Calibration
+from ..engine.sending import try_to_send
+from ..errors import CalibrationError
+from ..facts import HostFacts
+from ..findings import describe
+from ..plan import LoaderRequest, Plan
+from ..policy import Measured, Outlook, can_be_measured, cpus_of_rank, expected_epochs_left, recommend
+from ..policy.model import step_seconds
+from ..policy.multiprocessing_context import method_name
+from ..profiling import BatchClock, FetchTraces
+from ..profiling.inspect import length_of
+from ..records import NO_LIMIT, seconds_text
+from ..store import Store
+from ..traits import Profile
+from .ranks import world_size
+from .remembering import Remembered, key_of, recall, remember
+from .starting import is_users
+from .warn import warn_once
+
+if TYPE_CHECKING:
+    from .auto_loader import AutoLoader
+
+logger = logging.getLogger("autoloader")
+
+SHARED_FRACTION = 8
+"""
+Of the free shared memory, no more than this part is used to see what sending a batch costs.
+"""
+
+
+OFF = 0.5
+"""
+A sample that costs more than by this part more or less than it did is not what was remembered.
+"""
+
+SEEN_ROUNDS = 3
+"""
+Batches of each worker that are looked at to see that; the first one may open files.
+"""
+
+
+class FirstBatches:
+    """
+    What is known of one loader's first batches.
+    """
+
+    def __init__(self) -> None:
+        self.profile: Profile | None = None
+        self.traces: FetchTraces | None = None
+        self.recalled: Remembered | None = None
+        """What an earlier run has found, until batches say otherwise."""
+        self._store = Store(None)
+        self._clock: BatchClock | None = None
+        self._epochs_begun = 0
+        self._is_stale = self._is_confirmed = self._has_calibrated = False
+
+    def recall(self, loader: "AutoLoader[Any]", store: Store) -> None:
+        """
+        Choose for *loader* by what an earlier run has found, if there is something.
+
+        Workers start at once then, and their first batches confirm it; batches that load inline are timed anyway.
+        """
+        self._store = store
+        if store.folder is None or not _may_choose(loader):
+            return
+        self.recalled = found = recall(store, key_of(loader, request_of(loader)))
+        if found is None:
+            return
+        logger.info("store: settings by what an earlier run has measured")
+        self._take(loader, found.profile, loader._traits.batches_per_epoch)
+        if loader.plan.value("num_workers"):
+            self.profile = found.profile
+
+    def keep(self, loader: "AutoLoader[Any]", found: Calibration) -> None:
+        """
+        Keep what a calibration has found for the next run.
+        """
+        choice = found.plan.choices["num_workers"]
+        best = choice.value if choice.rule == "num_workers.calibrated" else None
+        kept = Remembered(found.profile, best, choice.because if best is not None else "")
+        remember(self._store, key_of(loader, request_of(loader)), kept)
+
+    def calibrate(self, loader: "AutoLoader[Any]") -> None:
+        """
+        Measure by real trials before the first epoch, unless an earlier run has; where that fails, say so and go on.
+
+        Not in a process group: the other ranks would wait, and take the CPUs later that were free in the trials.
+        """
+        self._has_calibrated = True
+        if not _may_choose(loader) or (self.recalled is not None and self.recalled.best is not None):
+            return
+        rank = loader._facts.job.local_rank
+        if world_size() > 1:
+            warn_once("calibration.in-a-group", describe("calibration.in-a-group"), local_rank=rank, stacklevel=5)
+            return
+        from .calibrating import calibrate_loader  # which makes loaders itself
+
+        try:
+            found = calibrate_loader(loader)
+        except CalibrationError as error:
+            text = describe("calibration.went-on", error=error)
+            warn_once("calibration.went-on", text, local_rank=rank, stacklevel=5)
+            return
+        logger.info("calibration: %s", found)
+        self.profile = found.profile
+        loader._take_plan(found.plan)
+
+    @property
+    def is_to_confirm(self) -> bool:
+        """
+        Return whether workers load by what an earlier run has found, and have not confirmed it yet.
+        """
+        is_recalled = self.recalled is not None and self.profile is self.recalled.profile
+        return is_recalled and not self._is_confirmed
+
+    def confirm(self, loader: "AutoLoader[Any]", seen: Sequence[float]) -> None:
+        """
+        See whether what samples took in workers, in seconds by batch, fits what is remembered.
+
+        It may take half of that, or half as long again, and where workers share the CPUs as long as they have to.
+        """
+        recalled, workers = self.recalled, loader.plan.value("num_workers")
+        self._is_confirmed = True
+        if recalled is None:
+            return
+        profile, middle = recalled.profile, statistics.median(seen)
+        side_by_side = workers * step_seconds(profile, workers, cpus_of_rank(loader._facts)) / profile.batch_samples
+        most = (1 + OFF) * max(profile.sample_seconds, side_by_side)
+        if not (1 - OFF) * profile.sample_seconds <= middle <= most:
+            took = f"{seconds_text(middle)} a sample instead of {seconds_text(profile.sample_seconds)}"
+            logger.info("store: what an earlier run has measured does not fit any more: %s", took)
+            self._is_stale = True
+
+    def renew_if_stale(self, loader: "AutoLoader[Any]") -> None:
+        """
+        Before an epoch: measure anew where what was remembered did not fit.
+        """
+        if not self._is_stale:
+            return
+        self._is_stale, self.recalled, self.profile = False, None, None
+        loader._inners.drop_kept()
+        if _may_choose(loader):
+            loader._take_plan(recommend(loader._look_again(), loader._traits, request_of(loader)))
+
+    def _take(self, loader: "AutoLoader[Any]", profile: Profile, batches_left: int | None) -> None:
+        """
+        Let *loader* go on with the plan that follows from a profile, and from trials where they fit it.
+        """
+        left = expected_epochs_left(loader.epochs, max(0, self._epochs_begun - 1))
+        outlook = Outlook(batches_left, length_of(loader), left)
+        measured = Measured(profile, outlook, *self._trials(profile))
+        loader._take_plan(recommend(loader._facts, loader._traits, request_of(loader), measured))
+
+    def _trials(self, profile: Profile) -> tuple[int | None, str]:
+        """
+        Return what trials of an earlier run found best and what they saw, where a sample still costs what it did then.
+        """
+        if self.recalled is None or not _is_like(profile, self.recalled.profile):
+            return None, ""
+        return self.recalled.best, self.recalled.trials
+
+    def clock_for_epoch(self, loader: "AutoLoader[Any]") -> BatchClock | None:
+        """
+        Return what is to time the next batches; ``None`` where nothing is to be measured, or all has been.
+
+        If enough was seen in earlier epochs, *loader* has another plan afterwards.
+
+        Not with ``worker_init_fn``, without which samples may not be what the user wants, nor in a process group, whose
+        ranks had better load alike, nor for iterable-style data, which cannot change horses in mid-stream.
+        """
+        self._epochs_begun += 1
+        if loader.calibrate and not self._has_calibrated:
+            self.calibrate(loader)
+        if self._is_choice_due(loader.plan):
+            self.choose(loader, length_of(loader))
+        is_possible = (
+            self.profile is None
+            and loader.worker_init_fn is None
+            and loader._style == "map"
+            and world_size() == 1
+            and _may_choose(loader)
+        )
+        if not is_possible:
+            return None
+        if self._clock is None:
+            self._clock, self.traces = BatchClock(), FetchTraces(loader.dataset)
+        self._clock.begin_epoch()
+        return self._clock
+
+    def choose(self, loader: "AutoLoader[Any]", batches_left: int | None) -> None:
+        """
+        Choose anew for *loader*, by what was measured, where batches load inline and as far as the user has not chosen.
+
+        Args:
+            loader: The loader.
+            batches_left: Batches left of the epoch; ``None`` where that is not known.
+        """
+        clock, self._clock = self._clock, None
+        if clock is not None and clock.has_seen_enough:
+            self.profile = clock.profile(try_to_send(clock.last_batch, shared_bytes(loader._facts)))
+        elif self.profile is None:
+            self._clock = clock
+            return
+        if not _may_choose(loader):
+            return
+        loader._look_again()
+        self._take(loader, self.profile, batches_left)
+        if clock is not None:
+            found = Remembered(self.profile, *self._trials(self.profile))
+            remember(self._store, key_of(loader, request_of(loader)), found)
+
+    def undo_traces(self, plan: Plan) -> bool:
+        """
+        Let workers find the dataset as if nothing had been fetched in this process, where that matters to them.
+
+        A forked worker may well find what was loaded already, but not what is open; another one gets it pickled.
+
+        Returns:
+            Whether files are open all the same.
+        """
+        if self.traces is None:
+            return False
+        if self.traces.has_open_files or method_name(plan.value("multiprocessing_context")) != "fork":
+            self.traces.undo()
+        return self.traces.has_open_files
+
+    def _is_choice_due(self, plan: Plan) -> bool:
+        """
+        Return whether to choose before an epoch: after a measurement, and again as long as workers did not pay yet.
+        """
+        if self.profile is not None:
+            return not plan.value("num_workers")
+        return self._clock is not None and self._clock.has_seen_enough
+
+
+def _is_like(profile: Profile, remembered: Profile) -> bool:
+    """
+    Return whether a sample costs about what it cost when something was remembered.
+    """
+    return abs(profile.sample_seconds - remembered.sample_seconds) <= OFF * remembered.sample_seconds
+
+
+def request_of(loader: "AutoLoader[Any]") -> LoaderRequest:
+    """
+    Return what the user asked of a loader, up to now.
+    """
+    fixed = {name: choice.value for name, choice in loader.plan.choices.items() if is_users(choice)}
+    return LoaderRequest(fixed=fixed, batch_size=loader.batch_size, epochs=loader.epochs)
+
+
+def _may_choose(loader: "AutoLoader[Any]") -> bool:
+    """
+    Return whether the number of workers is ours, and neither a given plan nor a rule alone decides it.
+    """
+    plan, context = loader.plan, loader.plan.value("multiprocessing_context")
+    if loader._has_given_plan or plan.has_users_workers:
+        return False
+    return can_be_measured(loader._facts, loader._traits, request_of(loader), context)
+
+
+def shared_bytes(facts: HostFacts) -> int:
+    """
+    Return how much shared memory may be used for a moment, to see what sending a batch costs.
+    """
+    free = facts.shared_memory.free_bytes
+    return 0 if free is None or free == NO_LIMIT else int(free / SHARED_FRACTION)

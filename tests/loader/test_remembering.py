@@ -1,0 +1,270 @@
+"""
+What was measured is found again by the next loader, as long as it fits.
+"""
+
+import functools
+import json
+import logging
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import Dataset
+
+from autoloader import auto_loader, calibrate
+from autoloader.errors import CalibrationError
+from autoloader.loader import calibrating, remembering
+from loader.chosen import NEEDS_FORK
+from loader.test_opening import Waits, fetched
+
+pytestmark = [pytest.mark.usefixtures("measuring"), NEEDS_FORK]
+
+SECONDS = {"now": 0.01}
+"""
+What a sample of :class:`Varies` takes; no part of the dataset, so that it is the same dataset.
+"""
+
+
+class Varies(Dataset[tuple[int, int]]):
+    """
+    Samples that take as long as the storage takes.
+    """
+
+    def __len__(self) -> int:
+        return 160
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        time.sleep(SECONDS["now"])
+        return index, os.getpid()
+
+
+@pytest.fixture(autouse=True)
+def store(host: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """
+    Keep what is measured in a folder of the test's own.
+    """
+    folder = tmp_path / "cache"
+    host.environment.clear()
+    host.environment["AUTOLOADER_CACHE_DIR"] = str(folder)
+    monkeypatch.setitem(SECONDS, "now", 0.01)
+    return folder
+
+
+def first_pids(dataset: Any, **arguments: Any) -> list[int]:
+    """
+    Return the processes that fetched the first two batches of a new loader.
+    """
+    with auto_loader(dataset, 4, **arguments) as loader:
+        samples, pids = fetched(loader)
+    assert samples == list(range(len(dataset)))
+    return pids[:8]
+
+
+def files(store: Path) -> list[Path]:
+    """
+    Return what is kept.
+    """
+    return sorted(store.glob("plan-*.json"))
+
+
+def test_second_loader_starts_its_workers_at_once(store: Path) -> None:
+    """
+    What the first one has measured is kept, and nothing of the second one loads in this process.
+    """
+    assert set(first_pids(Varies())) == {os.getpid()}
+    assert len(files(store)) == 1
+    assert os.getpid() not in first_pids(Varies())
+    with auto_loader(Varies(), 4) as loader:
+        assert loader.plan.choices["num_workers"].rule == "num_workers.measured"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"drop_last": True, "epochs": 3}, id="epochs"),
+        pytest.param({"prefetch_factor": 3}, id="an-argument"),
+        pytest.param({"collate_fn": torch.utils.data.default_convert}, id="collate-fn"),
+        pytest.param({"sampler": range(40)}, id="batches"),
+    ],
+)
+def test_other_arguments_are_measured_anew(other: dict[str, Any]) -> None:
+    """
+    A measurement holds for what was asked, and for nothing else.
+    """
+    first_pids(Varies())
+    with auto_loader(Varies(), 4, **other) as loader:
+        assert loader.plan.choices["num_workers"].rule != "num_workers.measured"
+
+
+def test_other_machines_and_versions_are_measured_anew(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Limits of the host, its ranks, and the version of the rules stand in the key.
+    """
+    first_pids(Varies())
+
+    def is_found() -> bool:
+        with auto_loader(Varies(), 4) as loader:
+            return loader.plan.choices["num_workers"].rule == "num_workers.measured"
+
+    assert is_found()
+    with monkeypatch.context() as patch:
+        patch.setattr(remembering, "POLICY", 0)
+        assert not is_found()
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "__version__", "2.0")
+        assert not is_found()
+    for group, values in (
+        ("cpu", {"usable_cpus": 4.0}),
+        ("job", {"local_world_size": 2}),
+        ("storage", {"kind": "hdd"}),
+    ):
+        before = host.facts
+        host.change(group, **values)
+        assert not is_found()
+        host.facts = before
+    assert is_found()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("{", id="cut"),
+        pytest.param("[]", id="another-type"),
+        pytest.param(None, id="no-profile"),
+    ],
+)
+def test_file_that_is_not_ours_is_measured_anew(store: Path, text: str | None) -> None:
+    """
+    And is replaced then.
+    """
+    first_pids(Varies())
+    (path,) = files(store)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["value"]["profile"] = {"batches": "two"}
+    path.write_text(json.dumps(document) if text is None else text, encoding="utf-8")
+    assert set(first_pids(Varies())) == {os.getpid()}
+    assert os.getpid() not in first_pids(Varies())
+
+
+def test_folder_that_cannot_be_used_costs_nothing(store: Path) -> None:
+    """
+    Each loader measures for itself then.
+    """
+    store.write_text("a file", encoding="utf-8")
+    for _ in range(2):
+        assert set(first_pids(Varies())) == {os.getpid()}
+
+
+def test_nothing_is_kept_where_the_user_wants_nothing(host: Any, store: Path) -> None:
+    """
+    AUTOLOADER_NO_CACHE turns it off.
+    """
+    host.environment["AUTOLOADER_NO_CACHE"] = "1"
+    for _ in range(2):
+        assert set(first_pids(Varies())) == {os.getpid()}
+    assert not store.exists()
+
+
+@pytest.mark.parametrize("factor", [4.0, 0.1])
+def test_what_does_not_fit_any_more_is_measured_anew(factor: float, caplog: pytest.LogCaptureFixture) -> None:
+    """
+    The first batches of the workers tell; the epoch goes on as it is, and the next one is measured.
+    """
+    first_pids(Varies())
+    SECONDS["now"] *= factor
+    with auto_loader(Varies(), 4) as loader, caplog.at_level(logging.INFO, "autoloader"):
+        workers = loader.num_workers
+        assert os.getpid() not in fetched(loader)[1]
+        assert [each.message for each in caplog.records if "does not fit any more" in each.message] != []
+        samples, pids = fetched(loader)
+        assert samples == list(range(160))
+        assert set(pids[:4]) == {os.getpid()}
+        assert loader.num_workers != workers
+    assert os.getpid() not in first_pids(Varies())
+
+
+def test_what_fits_stays(caplog: pytest.LogCaptureFixture) -> None:
+    """
+    Kept workers go on into the next epoch, and nothing is timed any more.
+    """
+    first_pids(Varies())
+    with auto_loader(Varies(), 4) as loader, caplog.at_level(logging.INFO, "autoloader"):
+        first, second = fetched(loader)[1], fetched(loader)[1]
+        assert set(first) == set(second)
+        assert os.getpid() not in first
+    assert [each.message for each in caplog.records if "does not fit" in each.message] == []
+
+
+def test_what_loads_inline_is_timed_again_and_stays_inline(store: Path) -> None:
+    """
+    That costs nothing, as its batches are served.
+    """
+    for _ in range(2):
+        with auto_loader(Waits(4000, 0), 4) as loader:
+            assert set(fetched(loader)[1]) == {os.getpid()}
+    assert len(files(store)) == 1
+
+
+def test_calibration_is_found_by_the_next_loader() -> None:
+    """
+    With the number that its trials found best.
+    """
+    found = calibrate(Varies(), 4, budget_seconds=6)
+    assert found.plan.choices["num_workers"].rule == "num_workers.calibrated"
+    with auto_loader(Varies(), 4) as loader:
+        assert loader.plan.choices["num_workers"] == found.plan.choices["num_workers"]
+        assert os.getpid() not in fetched(loader)[1]
+
+
+def test_calibrate_true_tries_before_the_first_epoch_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The second loader finds what the first one has found.
+    """
+    calls: list[Any] = []
+
+    def counted(loader: Any) -> Any:
+        calls.append(loader)
+        return quick(loader)
+
+    quick = functools.partial(calibrating.calibrate_loader, budget_seconds=6)
+    monkeypatch.setattr(calibrating, "calibrate_loader", counted)
+    for _ in range(2):
+        with auto_loader(Varies(), 4, calibrate=True) as loader:
+            assert loader.plan.choices["num_workers"].rule != "num_workers.fixed"
+            for _ in range(2):
+                samples, pids = fetched(loader)
+                assert samples == list(range(160))
+                assert os.getpid() not in pids
+            assert loader.plan.choices["num_workers"].rule == "num_workers.calibrated"
+    assert len(calls) == 1
+
+
+def test_calibration_that_fails_lets_training_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    One warning with the reason, and the first batches are timed as ever.
+    """
+
+    def fail(loader: Any) -> Any:
+        raise CalibrationError("no process can start")
+
+    monkeypatch.setattr(calibrating, "calibrate_loader", fail)
+    with auto_loader(Varies(), 4, calibrate=True) as loader:
+        with pytest.warns(UserWarning, match=r"^calibrate=True found nothing \(no process can start\), and training goes on without\."):
+            samples, pids = fetched(loader)
+        assert samples == list(range(160))
+        assert set(pids[:8]) == {os.getpid()}
+        fetched(loader)
+
+
+def test_number_of_the_users_is_neither_kept_nor_found(store: Path) -> None:
+    """
+    There is nothing to choose.
+    """
+    for workers in (0, 2):
+        with auto_loader(Varies(), 4, num_workers=workers) as loader:
+            fetched(loader)
+    assert files(store) == []
