@@ -6,6 +6,7 @@ and starting count; making the dataset and its files, importing and ending do no
 """
 
 import json
+import os
 import sys
 import time
 from dataclasses import dataclass
@@ -41,8 +42,10 @@ def run(job: Job) -> dict[str, Any]:
 
     from . import peers, workloads
 
+    os.environ["AUTOLOADER_NO_CACHE"] = "1"
     workload = workloads.find(job.workload, job.seed)
     dataset = workload.make_dataset(job.batches * workload.batch_size, Path(job.folder))
+    calibration_seconds = _calibrate(job, workload, dataset) if job.maker == peers.CALIBRATED else None
     consume = workload.consumer()
     torch.manual_seed(workloads.SEED)
     first, samples, total = None, 0, 0
@@ -57,10 +60,28 @@ def run(job: Job) -> dict[str, Any]:
             consume(batch)
     wall = time.perf_counter() - begun
     workers = loader.num_workers
-    if job.maker == peers.OURS:
+    if job.maker in {peers.OURS, peers.CALIBRATED}:
         loader.close()
     counted = {"epochs": workload.epochs, "samples": samples, "sum": total}
-    return {"wall_seconds": wall, "first_seconds": first, "workers": workers, **counted}
+    times = {"wall_seconds": wall, "first_seconds": first, "calibration_seconds": calibration_seconds}
+    return {**times, "workers": workers, **counted}
+
+
+def _calibrate(job: Job, workload: Any, dataset: Any) -> float | None:
+    """
+    Calibrate as an earlier run would have, and return how long it took; ``None`` where one has.
+    """
+    from autoloader import calibrate
+
+    from . import workloads
+
+    store = Path(job.folder) / "stores" / f"{job.workload}-{job.batches}"
+    os.environ.pop("AUTOLOADER_NO_CACHE", None)
+    os.environ["AUTOLOADER_CACHE_DIR"] = str(store)
+    if store.exists():
+        return None
+    step = None if workload.consumer is workloads.take_nothing else workload.consumer()
+    return calibrate(dataset, **workload.loader_arguments, step=step).seconds
 
 
 def main(argv: list[str] | None = None) -> int:

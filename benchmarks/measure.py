@@ -62,6 +62,8 @@ class Run:
     """From before the loader is made until the last batch was taken; infinite where the run failed."""
     first_seconds: float | None = None
     """From the same moment until the first batch."""
+    calibration_seconds: float | None = None
+    """What a calibration before the run took, which does not count; ``None`` where there was none."""
     workers: int | None = None
     """Worker processes that the loader had."""
     error: str | None = None
@@ -91,7 +93,7 @@ class Effort:
     """Whether each epoch has the workload's *quick_batches*."""
 
 
-QUICK = Effort(counts=(0, 2, 4, 8), refined=1, finalists=2, rounds=3, timeout_seconds=30.0, is_quick=True)
+QUICK = Effort(counts=(0, 2, 4, 8), refined=1, finalists=2, rounds=3, timeout_seconds=60.0, is_quick=True)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -201,7 +203,10 @@ def peer_settings(facts: peers.Facts) -> dict[str, Setting]:
     Return each peer's setting; policy and auto_loader choose theirs in the run.
     """
     ruled = {name: Setting(maker="torch", settings=rule(None, 0, facts)) for name, rule in peers.RULES.items()}
-    return {**ruled, **{name: Setting(maker=name, settings={}) for name in (peers.POLICY, peers.OURS)}}
+    return {
+        **ruled,
+        **{name: Setting(maker=name, settings={}) for name in (peers.POLICY, peers.OURS, peers.CALIBRATED)},
+    }
 
 
 def score(run: Runner, settings: Iterable[Setting], control: Setting, rounds: int, seed: str) -> dict[str, list[Run]]:
@@ -269,7 +274,7 @@ def parse_run(printed: str, samples: int, batches: int) -> Run:
     if (found["samples"], found["sum"]) != wanted:
         got = (found["samples"], found["sum"])
         return Run(error=f"samples and the sum of their numbers are {got}, not {wanted} ({batches} batches an epoch)")
-    return Run(**{name: found[name] for name in ("wall_seconds", "first_seconds", "workers")})
+    return Run(**{name: found.get(name) for name in ("wall_seconds", "first_seconds", "calibration_seconds", "workers")})
 
 
 def _finish(command: list[str], timeout_seconds: float) -> tuple[int | None, str, str]:

@@ -113,12 +113,13 @@ RULES: dict[str, Peer] = {
 Peers whose settings follow from the facts alone.
 """
 
-POLICY, OURS = "policy", "auto_loader"
+POLICY, OURS, CALIBRATED = "policy", "auto_loader", "calibrated"
 """
-Policy alone, and auto_loader as it comes: both choose in the run that is timed.
+Policy alone, and auto_loader as it comes: both choose in the run that is timed. And auto_loader where a calibration has
+found settings in an earlier run.
 """
 
-PEERS = (*RULES, POLICY, OURS)
+PEERS = (*RULES, POLICY, OURS, CALIBRATED)
 
 
 def make_loader(maker: str, dataset: Any, arguments: dict[str, Any], settings: dict[str, Any]) -> Any:
@@ -126,14 +127,15 @@ def make_loader(maker: str, dataset: Any, arguments: dict[str, Any], settings: d
     Return a loader of *dataset*.
 
     Args:
-        maker: ``torch`` for a DataLoader with *settings*, or :data:`POLICY` or :data:`OURS`, which choose their own.
+        maker: ``torch`` for a DataLoader with *settings*, or :data:`POLICY`, :data:`OURS` or :data:`CALIBRATED`, which
+            choose their own.
         dataset: What is loaded.
         arguments: The workload's own: ``batch_size``, ``shuffle`` and so on.
         settings: The chosen ones.
     """
     from torch.utils.data import DataLoader
 
-    if maker == OURS:
+    if maker in {OURS, CALIBRATED}:
         from autoloader import auto_loader
 
         return auto_loader(dataset, **arguments)

@@ -52,10 +52,12 @@ def _summary(found: Sequence[Measured]) -> list[list[str]]:
 
 
 def _intervals(found: Sequence[Measured]) -> list[str]:
-    lines = ["Intervals of policy, auto_loader and the control:"]
+    lines = ["Intervals of policy, auto_loader, calibrated and the control, and what the calibration took:"]
     for each in found:
-        keys = (peers.POLICY, peers.OURS, CONTROL)
-        lines.append(f"  {each.workload}: {', '.join(f'{key} {_interval(each.ratio(key))}' for key in keys)}")
+        keys = (peers.POLICY, peers.OURS, peers.CALIBRATED, CONTROL)
+        told = [f"{key} {_interval(each.ratio(key))}" for key in keys]
+        took = [run.calibration_seconds for run in each.rounds[peers.CALIBRATED] if run.calibration_seconds is not None]
+        lines.append(f"  {each.workload}: {', '.join([*told, *(f'{seconds:.1f} s' for seconds in took)])}")
     return lines
 
 

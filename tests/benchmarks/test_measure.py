@@ -89,9 +89,9 @@ def test_score_runs_equal_settings_once_a_round() -> None:
 
 def measured(**other: float | str) -> Measured:
     """
-    Return a workload whose best setting takes a second, auto_loader two, and everything else nine.
+    Return a workload whose best setting takes a second, a calibrated one 1.25, auto_loader two, all else nine.
     """
-    run = Lookup({"2w prefetch 2": 1.0, "auto_loader": 2.0, **other})
+    run = Lookup({"2w prefetch 2": 1.0, "auto_loader": 2.0, "calibrated": 1.25, **other})
     return measure("waiting", run, EFFORT, 1, FACTS)
 
 
@@ -109,6 +109,7 @@ def test_measure_compares_best_with_each() -> None:
         "table": 0.111,
         "policy": 0.111,
         "auto_loader": 0.5,
+        "calibrated": 0.8,
     }
 
 
@@ -117,14 +118,14 @@ def test_render_has_a_row_a_workload_and_the_summary() -> None:
     lines = render([measured()], EFFORT, ["left"]).splitlines()
     assert lines[0].split() == [
         *("workload", "best", "setting", "seconds", "torch", "tutorial"),
-        *("cpu-count", "lightning", "table", "policy", "auto_loader", "A/A"),
+        *("cpu-count", "lightning", "table", "policy", "auto_loader", "calibrated", "A/A"),
     ]
     assert lines[1].split() == [
         "waiting",
-        *["2w", "prefetch", "2", "1.00", "0.11", "0.11", "1.00", "0.11", "0.11", "0.11", "0.50", "1.00"],
+        *["2w", "prefetch", "2", "1.00", "0.11", "0.11", "1.00", "0.11", "0.11", "0.11", "0.50", "0.80", "1.00"],
     ]
     assert lines[2].split()[:3] == ["geometric", "mean", "0.11"]
-    assert lines[3].split()[-1] == "0.50"
+    assert lines[3].split()[-2:] == ["0.50", "0.80"]
     assert "Not run, for want of time: left." in lines[-1]
 
 
@@ -132,7 +133,7 @@ def test_render_of_a_failed_peer_says_so_and_gives_it_no_mean() -> None:
     """A mean over the workloads that went well would flatter it."""
     lines = render([measured(policy="lost a sample")], EFFORT).splitlines()
     assert "failed" in lines[1]
-    assert lines[2].split() == ["geometric", "mean", "0.11", "0.11", "1.00", "0.11", "0.11", "-", "0.50"]
+    assert lines[2].split() == ["geometric", "mean", "0.11", "0.11", "1.00", "0.11", "0.11", "-", "0.50", "0.80"]
     assert lines[-1] == "error: waiting, policy: lost a sample"
 
 

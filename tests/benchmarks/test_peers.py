@@ -52,6 +52,7 @@ def test_peer_settings_has_every_peer_and_joins_equal_settings() -> None:
         "table": "2w prefetch 4",
         "policy": "policy",
         "auto_loader": "auto_loader",
+        "calibrated": "calibrated",
     }
 
 

@@ -253,7 +253,8 @@ def test_calibration_that_fails_lets_training_go_on(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(calibrating, "calibrate_loader", fail)
     with auto_loader(Varies(), 4, calibrate=True) as loader:
-        with pytest.warns(UserWarning, match=r"^calibrate=True found nothing \(no process can start\), and training goes on without\."):
+        said = r"^calibrate=True found nothing \(no process can start\), and training goes on without\."
+        with pytest.warns(UserWarning, match=said):
             samples, pids = fetched(loader)
         assert samples == list(range(160))
         assert set(pids[:8]) == {os.getpid()}

@@ -84,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     fastest = max(rates, key=lambda name: rates[name])
     for name, rate in rates.items():
         print(f"  {name:<17} {rate:7.0f} images/s{' (fastest)' if name == fastest else ''}")
-    print("One run of each: small differences are noise, and nothing was measured for the choice below.")
+    print("One run of each: small differences are noise.")
     print(f"\nWhat auto_loader chose here, and why:\n{plan}")
     return 0
 
