@@ -12,14 +12,15 @@ import torch
 
 from ..profiling.timing import Sent
 
-MOST_COPIED_BYTES = 16 << 20
+MOST_COPIED_BYTES = 4 << 20
 """
 How much of a batch is copied to see how long that takes.
 """
 
 COPIES = 3
+SMALL_BYTES = 1 << 20
 """
-How often it is copied: the fastest counts, as all else on the machine only adds to it.
+A small tensor is copied several times: the fastest counts, as all else on the machine only adds to it.
 """
 
 
@@ -69,7 +70,7 @@ def _seconds_to_share(sizes: Sequence[int], most_shared_bytes: int) -> float:
     for size in sizes:
         part = min(size, left)
         if part:
-            seconds += min(_seconds_to_copy(part) for _ in range(COPIES))
+            seconds += min(_seconds_to_copy(part) for _ in range(COPIES if part < SMALL_BYTES else 1))
             copied, left = copied + part, left - part
     return seconds * sum(sizes) / copied if copied else 0.0
 

@@ -205,6 +205,7 @@ class FirstBatches:
             batches_left: Batches left of the epoch; ``None`` where that is not known.
         """
         clock, self._clock = self._clock, None
+        loader._look_again()
         if clock is not None and clock.has_seen_enough:
             self.profile = clock.profile(try_to_send(clock.last_batch, shared_bytes(loader._facts)))
         elif self.profile is None:
@@ -212,7 +213,6 @@ class FirstBatches:
             return
         if not _may_choose(loader):
             return
-        loader._look_again()
         self._take(loader, self.profile, batches_left)
         if clock is not None:
             found = Remembered(self.profile, *self._trials(self.profile))
