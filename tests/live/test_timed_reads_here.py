@@ -121,3 +121,17 @@ def test_interrupt_ends_the_command_in_silence(tmp_path: Path) -> None:
         told = started.communicate(timeout=TIMEOUT_SECONDS)
     assert (told[0], started.returncode) == ("", 130)
     assert "Traceback" not in told[1]
+
+
+@pytest.mark.parametrize("way", ["itself", "by-a-link", "below"])
+def test_plain_probe_does_not_ask_a_mount_that_never_answers(way: str, tmp_path: Path) -> None:
+    """
+    What it is stands in the mount table: the kind is known, and nothing waits.
+    """
+    point, link = tmp_path / "data", tmp_path / "link"
+    link.symlink_to(point)
+    path = {"itself": point, "by-a-link": link / "train", "below": point / "train"}[way]
+    command = beside_slow_files(point, "silent", *probe_command("--json", "--path", str(path)))
+    storage = json.loads(output_of(*command))["storage"]
+    assert storage["path"] == str(point if way == "itself" else point / "train")
+    assert (storage["kind"], storage["filesystem"]) == ("network", "fuse.sshfs")

@@ -51,6 +51,45 @@ def test_paths_that_cannot_be_are_no_answer(path: str) -> None:
     HOST.real_path(path)
 
 
+@pytest.mark.real_host
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights on Windows")
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "a/b",
+            "a/up/a/b",
+            "a/far/c",
+            "a/far/../d",
+            "a/b/../up/./a//b",
+            "chain",
+            "chain/x/../y",
+            "missing/../a",
+            "a/b/..",
+        ),
+        *("relative/c", "dangling/x", "a/file/below", ".", "..", "", "a/up/../../a"),
+    ],
+)
+def test_real_path_is_pythons_own(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Of links in links, of parents behind links, of what does not exist; absolute, and from the current folder.
+    """
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / "a/file").touch()
+    (tmp_path / "elsewhere/deep").mkdir(parents=True)
+    for link, target in {
+        "a/up": "..",
+        "a/far": str(tmp_path / "elsewhere/deep"),
+        "chain": "a/up/a/far",
+        "relative": "a/../elsewhere",
+        "dangling": "nowhere/at/all",
+    }.items():
+        (tmp_path / link).symlink_to(target)
+    monkeypatch.chdir(tmp_path)
+    assert HOST.real_path(path) == os.path.realpath(path)
+    assert HOST.real_path(f"{tmp_path}/{path}") == os.path.realpath(f"{tmp_path}/{path}")
+
+
 def test_real_path_of_links_is_their_end(tmp_path: Path) -> None:
     """
     Links are followed, also to what is not there; a loop of links and a NUL byte are survived.

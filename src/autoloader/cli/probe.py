@@ -92,8 +92,12 @@ def checked_path(path: str, *, is_here: bool) -> str:
 
 
 def _reason_unreachable(path: str) -> str | None:
+    """
+    Return why a path cannot be reached; ``None`` where it can, and where asking might take for ever.
+    """
     try:
-        os.stat(path)
+        if not RealHost().may_wait(path):
+            os.stat(path)
     except OSError as error:
         return printable(error.strerror or str(error))
     except ValueError:  # in other words with each Python

@@ -7,9 +7,10 @@ Every question answers ``None`` where the host does not say; none raises, and no
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from .mounts import crosses_network, is_below, parse_mountinfo
 from .parse import is_python_program
 from .questions import (
     DiskSpace,
@@ -42,6 +43,47 @@ def _pieces(read: Callable[[int], bytes]) -> Iterator[bytes]:
     while left and (piece := read(min(left, _PIECE_BYTES))):
         left -= len(piece)
         yield piece
+
+
+_MOST_LINKS = 40
+"""
+Links that Linux follows in one path. Source: path_resolution(7).
+"""
+
+
+def _resolve(path: str, unasked: Sequence[str]) -> str:
+    """
+    Return an absolute path with its links resolved.
+
+    Args:
+        path: What is resolved; the last parts need not exist.
+        unasked: Folders in which no name is looked at.
+    """
+    found, links = os.getcwd(), 0
+    waiting = path.split("/")[::-1]
+    if path.startswith("/"):
+        found = "/"
+    while waiting:
+        name = waiting.pop()
+        if name in {"", ".", ".."}:
+            found = os.path.dirname(found) if name == ".." else found
+            continue
+        place = os.path.join(found, name)
+        target = None if any(is_below(place, each) for each in unasked) else _link_target(place)
+        links += target is not None
+        if target is None or links > _MOST_LINKS:
+            found = place
+            continue
+        found = "/" if target.startswith("/") else found
+        waiting += target.split("/")[::-1]
+    return found
+
+
+def _link_target(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
 
 
 class RealHost(RunningProcess):
@@ -85,11 +127,26 @@ class RealHost(RunningProcess):
     def real_path(self, path: str) -> str | None:
         """
         Return the absolute path with its links resolved; the last parts need not exist.
+
+        On Linux nothing is asked of a mount that crosses a network, which may never answer: the path stays as it is
+        written from there on. A root that crosses a network answers, or nothing would run.
         """
         try:
-            return os.path.realpath(path)
+            return _resolve(path, self._network_mounts()) if sys.platform == "linux" else os.path.realpath(path)
         except (OSError, ValueError):
             return None
+
+    def may_wait(self, path: str) -> bool:
+        """
+        Return whether a path lies on a mount that crosses a network, so that asking for it may never be answered.
+        """
+        resolved = self.real_path(path) if sys.platform == "linux" else None
+        return resolved is not None and any(is_below(resolved, each) for each in self._network_mounts())
+
+    def _network_mounts(self) -> tuple[str, ...]:
+        mounts = parse_mountinfo(self.read_text("/proc/self/mountinfo"))
+        crossing = (each.mount_point for each in mounts if crosses_network(each.filesystem))
+        return tuple(point for point in crossing if point != "/")
 
     def is_writable(self, path: str) -> bool | None:
         """

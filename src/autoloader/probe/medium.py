@@ -10,29 +10,8 @@ from typing import NamedTuple
 
 from ..facts import StorageKind
 from .host_io import HostIO
-from .mounts import Mount, mount_of, parse_overlay_layers
+from .mounts import Mount, crosses_network, mount_of, parse_overlay_layers
 from .parse import is_rotation_reported
-
-NETWORK_FILESYSTEMS = frozenset(
-    {
-        *("afs", "beegfs", "ceph", "cifs", "coda", "davfs", "dvs", "gfs2", "glusterfs", "gpfs", "lustre", "nfs"),
-        *("nfs4", "ocfs2", "orangefs", "panfs", "pvfs2", "smb2", "smb3", "smbfs", "wekafs"),
-        *("9p", "drvfs", "fakeowner", "prl_fs", "vboxsf", "virtiofs", "vmhgfs"),
-    }
-)
-"""
-File systems whose data crosses a network, or the wall of a virtual machine, at every read.
-"""
-
-LOCAL_FUSE_FILESYSTEMS = frozenset(
-    {
-        *("fuse.bindfs", "fuse.encfs", "fuse.fuse-overlayfs", "fuse.gocryptfs", "fuse.lxcfs", "fuse.mergerfs"),
-        *("fuse.squashfuse", "fuse.squashfuse_ll", "fuse.unionfs"),
-    }
-)
-"""
-File systems in user space whose data is on this machine; all others stand for object stores and servers.
-"""
 
 MEMORY_FILESYSTEMS = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 
@@ -158,14 +137,6 @@ def _of_device(link: str, io: HostIO, mounts: tuple[Mount, ...], seen: frozenset
         return _slowest([_of_path(backing_file.rstrip("\n"), io, mounts, seen)], names)
     kind, is_certain = _disk_kind(folder, io)
     return Medium(kind, folder, names, is_certain)
-
-
-def crosses_network(filesystem: str) -> bool:
-    """
-    Return whether data of a type of file system crosses a network, or the wall of a virtual machine.
-    """
-    is_fuse = filesystem == "fuse" or filesystem.startswith("fuse.")
-    return filesystem in NETWORK_FILESYSTEMS or (is_fuse and filesystem not in LOCAL_FUSE_FILESYSTEMS)
 
 
 def _disk_kind(folder: str, io: HostIO) -> tuple[StorageKind, bool]:

@@ -5,8 +5,7 @@ The mount table without the names of servers and users.
 import re
 from collections.abc import Callable
 
-from .medium import crosses_network
-from .mounts import unescape
+from .mounts import crosses_network, unescape
 
 _CONTROL_GROUPS = frozenset({"cgroup", "cgroup2"})
 _FOLDERS = frozenset({"lowerdir", "lowerdir+", "datadir+", "upperdir", "workdir"})

@@ -5,6 +5,27 @@ The mount table, and which mount holds a path.
 import re
 from typing import NamedTuple
 
+NETWORK_FILESYSTEMS = frozenset(
+    {
+        *("afs", "beegfs", "ceph", "cifs", "coda", "davfs", "dvs", "gfs2", "glusterfs", "gpfs", "lustre", "nfs"),
+        *("nfs4", "ocfs2", "orangefs", "panfs", "pvfs2", "smb2", "smb3", "smbfs", "wekafs"),
+        *("9p", "drvfs", "fakeowner", "prl_fs", "vboxsf", "virtiofs", "vmhgfs"),
+    }
+)
+"""
+File systems whose data crosses a network, or the wall of a virtual machine, at every read.
+"""
+
+LOCAL_FUSE_FILESYSTEMS = frozenset(
+    {
+        *("fuse.bindfs", "fuse.encfs", "fuse.fuse-overlayfs", "fuse.gocryptfs", "fuse.lxcfs", "fuse.mergerfs"),
+        *("fuse.squashfuse", "fuse.squashfuse_ll", "fuse.unionfs"),
+    }
+)
+"""
+File systems in user space whose data is on this machine; all others stand for object stores and servers.
+"""
+
 
 class Mount(NamedTuple):
     """
@@ -113,3 +134,11 @@ def is_below(path: str, folder: str) -> bool:
     Return whether *path* is *folder* or lies in it.
     """
     return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def crosses_network(filesystem: str) -> bool:
+    """
+    Return whether data of a type of file system crosses a network, or the wall of a virtual machine.
+    """
+    is_fuse = filesystem == "fuse" or filesystem.startswith("fuse.")
+    return filesystem in NETWORK_FILESYSTEMS or (is_fuse and filesystem not in LOCAL_FUSE_FILESYSTEMS)
