@@ -20,14 +20,14 @@ from autoloader.engine.processes import WorkerStartError
 from autoloader.engine.randomness import BaseSeed
 
 
-def make() -> InnerLoader:
+def make(sampler: Any = range(12)) -> InnerLoader:
     """
     Return a loader of twelve samples with two workers.
     """
     settings = {"num_workers": 2, "prefetch_factor": 2}
     return InnerLoader(
         datasets.Numbers(12),
-        issued=IssuedIndices(range(12), BaseSeed(None)),
+        issued=IssuedIndices(sampler, BaseSeed(None)),
         makes_batches=False,
         collate_fn=default_convert,
         settings=settings,
@@ -95,12 +95,12 @@ def test_second_worker_that_cannot_start_ends_the_first(monkeypatch: pytest.Monk
 @pytest.mark.slow_spawn
 def test_thread_that_cannot_start_ends_both_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Each queue has a thread that feeds it, which begins with the first indices.
+    Each queue has a thread that feeds it, which begins with the first indices that are more than numbers or text.
     """
     refused = RuntimeError("can't start new thread")
     monkeypatch.setattr(threading.Thread, "start", refuse_after(0, threading.Thread.start, refused))
     with pytest.raises(WorkerStartError, match="^RuntimeError: can't start new thread$"):
-        make().start_epoch()
+        make([(place, place) for place in range(12)]).start_epoch()
     assert multiprocessing.active_children() == []
 
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from multiprocessing.process import BaseProcess
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -80,6 +81,51 @@ def test_context_of_the_users_own_making_is_used_as_it_is() -> None:
 
     own: Any = Own()
     assert recording_context(own, WorkerGroup()) is own
+
+
+class Waited:
+    """
+    Waits like Windows, which refuses more than 63 handles, and for all but some processes in vain.
+    """
+
+    def __init__(self, *ended: int) -> None:
+        self.ended = set(ended)
+        self.seen: list[int] = []
+        self.seconds = 0.0
+
+    def __call__(self, handles: list[int], seconds: float) -> list[int]:
+        if len(handles) > 63:
+            raise ValueError(f"need at most 63 handles, got a sequence of length {len(handles)}")
+        self.seen += handles
+        found = [handle for handle in handles if handle in self.ended]
+        self.seconds += 0.0 if found else seconds
+        return found
+
+
+@pytest.mark.parametrize("count", [1, 63, 64, 130])
+def test_wait_for_an_end_asks_windows_for_no_more_than_it_takes(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Each of the processes is waited for, and all of them together no longer than asked.
+    """
+    members: Any = [SimpleNamespace(sentinel=number) for number in range(count)]
+    monkeypatch.setattr(processes, "wait", in_vain := Waited())
+    assert not processes.wait_for_an_end(members, 0.5)
+    assert (in_vain.seen, in_vain.seconds) == ([*range(count)], pytest.approx(0.5))
+    monkeypatch.setattr(processes, "wait", Waited(count - 1))
+    assert processes.wait_for_an_end(members, 0.5)
+
+
+def test_wait_for_an_end_sees_that_of_a_process() -> None:
+    """
+    Other ones may go on.
+    """
+    context = recording_context(multiprocessing.get_all_start_methods()[0], WorkerGroup())
+    members = [context.Process(target=time.sleep, args=(seconds,), daemon=True) for seconds in (3600, 0)]
+    for member in members:
+        member.start()
+    assert processes.wait_for_an_end(members, 60)
+    assert members[0].is_alive()
+    processes.kill(members)
 
 
 def ignore_terminate(ready: Any) -> None:

@@ -8,12 +8,16 @@ import pickle
 import queue
 import select
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from torch.utils.data._utils.worker import _ResumeIteration
 
+from autoloader.engine.issue import _Numbered
 from autoloader.engine.queues import WorkerQueue, make_patient
+from autoloader.errors import CannotSendError
 
 CONTEXT = multiprocessing.get_context("spawn")
 
@@ -33,7 +37,116 @@ def test_queue_gives_what_was_put_and_is_empty_after_its_time() -> None:
     wanted.join_thread()
 
 
+def queue_to_a_worker() -> tuple[Any, Any]:
+    """
+    Return a queue for indices, and the one on which the training process waits.
+    """
+    results, indices = WorkerQueue(ctx=CONTEXT), WorkerQueue(ctx=CONTEXT)
+    indices.results = weakref.ref(results)
+    return indices, results
+
+
+class Own:
+    """
+    An index of the user's own kind, which knows in which thread it was pickled.
+    """
+
+    def __reduce__(self) -> Any:
+        return str, (threading.current_thread().name,)
+
+
+def unpicklable() -> None:
+    """
+    Be an index that cannot be pickled when it is hidden from its module.
+    """
+
+
 NEEDS_POLL = pytest.mark.skipif(not hasattr(select, "poll"), reason="pipes are of another kind here")
+
+
+@NEEDS_POLL
+@pytest.mark.parametrize(
+    ("pair", "has_thread"),
+    [
+        pytest.param((0, _Numbered(([3, 1, 2], 0, (7, 0, {"": 1}), None))), False, id="numbers"),
+        pytest.param((0, _Numbered((5, 0, None, None))), False, id="number"),
+        pytest.param((0, _Numbered((["a", "b"], 0, None, None))), False, id="texts"),
+        pytest.param((0, [None] * 64), False, id="iterable-style"),
+        pytest.param(None, False, id="end"),
+        pytest.param(_ResumeIteration(), False, id="another-epoch"),
+        pytest.param((0, _Numbered(([*range(5000)], 0, None, None))), True, id="long"),
+        pytest.param((0, _Numbered(([(1, 2)], 0, None, None))), True, id="pairs"),
+        pytest.param((0, _Numbered(([True], 0, None, None))), True, id="no-numbers"),
+    ],
+)
+def test_indices_that_are_numbers_or_text_and_short_go_without_the_thread(pair: Any, has_thread: bool) -> None:
+    """
+    They come out like those that it sends, and in order.
+    """
+    indices, _ = queue_to_a_worker()
+    for each in (pair, None, pair):
+        indices.put(each)
+    expected = (pair[0], pair[1][0]) if isinstance(pair, tuple) and isinstance(pair[1], _Numbered) else pair
+    assert [within_time(lambda: indices.get(timeout=30)) for _ in range(3)] == [expected, None, expected]
+    assert (indices._thread is not None) is has_thread
+    indices.close()
+    indices.join_thread()
+
+
+@NEEDS_POLL
+def test_indices_of_the_users_own_kind_are_pickled_in_the_thread_only() -> None:
+    """
+    What the user's code does then, or a signal's handler meanwhile, is nothing that ``put`` could raise.
+    """
+    indices, _ = queue_to_a_worker()
+    indices.put((0, _Numbered(([Own()], 0, None, None))))
+    assert within_time(lambda: indices.get(timeout=30)) == (0, ["QueueFeederThread"])
+    indices.close()
+    indices.join_thread()
+
+
+def test_indices_that_cannot_be_pickled_come_back_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The training process waits for that batch.
+    """
+    indices, results = queue_to_a_worker()
+    hidden = unpicklable
+    monkeypatch.delitem(globals(), "unpicklable")
+    indices.put((3, _Numbered(([hidden], 0, None, None))))
+    number, error = within_time(lambda: results.get(timeout=30))
+    assert (number, error.exc_type) == (3, CannotSendError)
+    for each in (indices, results):
+        each.close()
+        each.join_thread()
+
+
+@NEEDS_POLL
+def test_indices_for_a_worker_that_reads_none_keep_nobody_waiting() -> None:
+    """
+    A pipe holds some 64 KiB: what does not fit in waits in the thread.
+    """
+    indices, _ = queue_to_a_worker()
+    pairs = [(number, [*range(1000)]) for number in range(100)]
+    assert within_time(lambda: [indices.put(pair) for pair in pairs]) == [None] * len(pairs)
+    assert [within_time(lambda: indices.get(timeout=30)) for _ in pairs] == pairs
+    indices.close()
+    indices.join_thread()
+
+
+@NEEDS_POLL
+@pytest.mark.parametrize("pair", [(0, [1]), (0, [1.5])])
+def test_closed_queue_to_a_worker_closes_its_pipe_and_takes_nothing(pair: Any) -> None:
+    """
+    Whether the thread has run or not.
+    """
+    indices, _ = queue_to_a_worker()
+    indices.put(pair)
+    indices.close()
+    indices.join_thread()
+    assert indices._writer.closed
+    assert indices._reader.closed
+    with pytest.raises(ValueError, match="is closed"):
+        indices.put(pair)
 
 
 def within_time(call: Callable[[], Any]) -> Any:

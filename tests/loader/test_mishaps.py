@@ -141,7 +141,7 @@ def interrupted_once(function: Any, *, where: str) -> Any:
     ("owner", "name", "where"),
     [
         pytest.param(torch.autograd.profiler.record_function, "__exit__", "__next__", id="batch-was-taken"),
-        pytest.param(threading.Condition, "notify", "_process_data", id="indices-were-sent"),
+        pytest.param(processes.WorkerQueue, "put", "_process_data", id="indices-were-sent"),
     ],
 )
 def test_interrupt_between_two_of_torchs_steps_says_that_a_batch_is_lost(

@@ -26,6 +26,12 @@ What all workers together get to end by themselves; torch gives as much to each 
 
 KILL_SECONDS = 1.0
 
+MOST_HANDLES = 63
+"""
+How many processes Windows waits for at a time, beside Ctrl-C. Source: CPython, Modules/_winapi.c,
+``WaitForMultipleObjects``.
+"""
+
 
 class WorkerStartError(Exception):
     """
@@ -93,6 +99,17 @@ class WorkerGroup:
 
     def _alive(self) -> list[BaseProcess]:
         return [process for process in self._members if process.is_alive()]
+
+
+def wait_for_an_end(processes: Sequence[BaseProcess], seconds: float) -> bool:
+    """
+    Wait until a process has ended, and return whether one was seen to, after so many seconds at the latest.
+
+    More of them than Windows waits for at a time have their turns, a part of the time each.
+    """
+    sentinels = [process.sentinel for process in processes]
+    turns = [sentinels[begin : begin + MOST_HANDLES] for begin in range(0, len(sentinels), MOST_HANDLES)]
+    return any(wait(turn, seconds / len(turns)) for turn in turns)
 
 
 def kill(processes: Sequence[BaseProcess]) -> None:

@@ -10,6 +10,7 @@ import sys
 import weakref
 from multiprocessing.connection import Connection
 from multiprocessing.queues import Queue
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from torch._utils import ExceptionWrapper
@@ -30,10 +31,15 @@ class WorkerQueue(Queue):  # type: ignore[type-arg]
 
     A thread pickles them. If it cannot, Python prints a traceback and drops the pair, and whoever waits for it waits
     for ever; here an error travels in its place.
+
+    Indices need no thread as long as they are short. The thread would hold up the training process, and be held up, at
+    each system call after which they both want the interpreter's lock.
     """
 
     results: "weakref.ref[WorkerQueue] | None" = None
     """The queue on which the training process waits, where this is another one; not known in workers."""
+
+    _has_room: "_Poll | None" = None
 
     def _reset(self, after_fork: bool = False) -> None:
         """
@@ -42,14 +48,45 @@ class WorkerQueue(Queue):  # type: ignore[type-arg]
         super()._reset(after_fork)  # type: ignore[misc]
         if make_patient(self) is not None:
             self._poll = _Poll(self._reader.fileno())  # type: ignore[attr-defined]
+            self._has_room = _Poll(self._writer.fileno(), "POLLOUT")  # type: ignore[attr-defined]
 
     def put(self, pair: Any, block: bool = True, timeout: float | None = None) -> None:
         """
-        Note with an error, in a worker, which batch it is of.
+        Send indices at once if that takes no wait; note with an error, in a worker, which batch it is of.
         """
-        if self.results is None and type(pair) is tuple and isinstance(pair[1], ExceptionWrapper):
+        if self.results is not None:
+            if self._send_at_once(pair):
+                return
+        elif type(pair) is tuple and isinstance(pair[1], ExceptionWrapper):
             note_position(pair[1], IN_WORKER.position)
         super().put(pair, block, timeout)
+
+    def _send_at_once(self, pair: Any) -> bool:
+        """
+        Send a pair without the thread, and return whether it is sent.
+
+        A pipe that has room takes ``PIPE_BUF`` bytes in one step, without a wait. The first pair that is longer, or for
+        which there is no room, starts the thread, and all others follow it.
+        """
+        if self._closed or self._thread is not None or self._has_room is None:  # type: ignore[attr-defined]
+            return False
+        if not _is_plain(pair):
+            return False
+        message = ForkingPickler.dumps(pair)
+        if len(message) > _select.PIPE_BUF - LENGTH_BYTES or not self._has_room():
+            return False
+        self._sem.acquire()  # type: ignore[attr-defined]
+        self._send_bytes(message)  # type: ignore[attr-defined]
+        return True
+
+    def close(self) -> None:
+        """
+        Close the pipe, too, of a queue to a worker: otherwise the thread does that.
+        """
+        super().close()
+        if self.results is not None and self._thread is None:  # type: ignore[attr-defined]
+            self._reader.close()  # type: ignore[attr-defined]
+            self._writer.close()  # type: ignore[attr-defined]
 
     def _on_queue_feeder_error(self, error: BaseException, pair: Any) -> None:
         """
@@ -66,14 +103,35 @@ class WorkerQueue(Queue):  # type: ignore[type-arg]
         queue.put((number, _in_place_of(data, error)))
 
 
+def _is_plain(pair: Any) -> bool:
+    """
+    Return whether to pickle a pair calls nothing of the user's: its indices are numbers or text, or it is torch's own.
+    """
+    if type(pair) is not tuple:
+        return True
+    indices = pair[1][0] if isinstance(pair[1], tuple) else pair[1]
+    return PLAIN.issuperset(map(type, indices if type(indices) is list else (indices,)))
+
+
+PLAIN = frozenset({int, str, type(None)})
+"""
+Classes whose objects are pickled without a call of anything in Python.
+"""
+
+LENGTH_BYTES = 4
+"""
+What a pipe gets in front of each message, together with it.
+"""
+
+
 class _Poll:
     """
-    Whether a message comes within some seconds; ``None`` for any time.
+    Whether a message comes, or with POLLOUT one fits in, within some seconds; ``None`` for any time.
     """
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, handle: int, event: str = "POLLIN") -> None:
         self._poller: Any = _make_poller()  # type: ignore[misc]
-        self._poller.register(handle, _select.POLLIN)
+        self._poller.register(handle, getattr(_select, event))
 
     def __call__(self, timeout: float | None = 0.0) -> bool:
         return bool(self._poller.poll(None if timeout is None else max(0.0, timeout * 1000)))

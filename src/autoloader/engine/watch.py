@@ -5,7 +5,6 @@ Torch's iterator over workers, which tells who died, and who is silent.
 import queue
 import threading
 from collections.abc import Callable, Collection, Sequence
-from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from time import monotonic
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from torch.utils.data import dataloader
 
 from ..errors import LoaderClosedError
 from ..findings import describe
-from .processes import kill
+from .processes import kill, wait_for_an_end
 from .queues import make_patient, position_of
 
 _signals: Any = torch.utils.data._utils.signal_handling
@@ -267,7 +266,7 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
             RuntimeError: It came because a worker has ended.
         """
         if isinstance(error, (ConnectionError, FileNotFoundError, EOFError)):
-            wait([worker.sentinel for worker in self._workers], DYING_SECONDS)
+            wait_for_an_end(self._workers, DYING_SECONDS)
         self._raise_deaths(error)
         if isinstance(error, MemoryError) or self._has_lost():
             self._broken_by = type(error), error.args
