@@ -160,18 +160,23 @@ class Plan:
             lines.append(f"  did not bind: {limit.rule} allows {allows} ({limit.because})")
         return "\n".join(lines)
 
-    def with_fixed(self, fixed: Mapping[str, Any]) -> "Plan":
+    def with_fixed(self, fixed: Mapping[str, Any], *, may_be_shown: bool = True) -> "Plan":
         """
         Return this plan with the user's own values in place.
 
-        A value that is the plan's already keeps its reason, and so does False for workers that stay without the user's
-        asking: that is what a loader of this plan shows as its attribute, for frameworks to make another one from.
+        Args:
+            fixed: The values by the names of their arguments.
+            may_be_shown: Whether they may be what a loader of this plan shows as its attributes, for frameworks to make
+                another one from: a value that is the plan's already keeps its reason then, and so does False for
+                workers that stay without the user's asking.
         """
         shown = {"persistent_workers": False, **self.as_kwargs()}
         changed = {
             name: Choice(value=value, rule=f"{name}.fixed", because="you set it")
             for name, value in fixed.items()
-            if name not in self.choices or plain(value) not in (plain(self.choices[name].value), shown.get(name))
+            if not may_be_shown
+            or name not in self.choices
+            or plain(value) not in (plain(self.choices[name].value), shown.get(name))
         }
         return replace(self, choices={**self.choices, **changed}) if changed else self
 

@@ -329,11 +329,12 @@ def test_what_is_decided_is_not_measured(make: Callable[[Any], AutoLoader[Any]])
         assert os.getpid() not in fetched(loader)[1]
 
 
-def test_number_that_is_set_later_stands() -> None:
+@pytest.mark.parametrize("seconds", [pytest.param(0.02, id="instead-of-workers"), pytest.param(0, id="as-it-was")])
+def test_number_that_is_set_later_stands(seconds: float) -> None:
     """
-    What the user sets between epochs is not chosen again.
+    What the user sets between epochs is not chosen again, also where it is what was chosen.
     """
-    with auto_loader(Waits(), 4) as loader:
+    with auto_loader(Waits(48, seconds), 4) as loader:
         fetched(loader)
         loader.num_workers = 0
         assert set(fetched(loader)[1]) == {os.getpid()}

@@ -244,7 +244,7 @@ class AutoLoader(DataLoader[B_co]):
             check_word(name, value, WORDS[name])
         super().__setattr__(name, value)
         if name in {*_DECIDED, "numa"} and self.__dict__.get("_is_constructed"):
-            fixed = self.plan.with_fixed({name: value}) if name in _DECIDED else self.plan
+            fixed = self.plan.with_fixed({name: value}, may_be_shown=False) if name in _DECIDED else self.plan
             self.plan = with_numa_note(fixed, self._facts, self.numa)
 
     @property
