@@ -56,7 +56,7 @@ def ids(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-MANY_STARTS = {"epochs.md", "random.md"}
+MANY_STARTS = {"choosing.md", "epochs.md", "random.md"}
 """
 Pages whose blocks start workers again and again.
 """
