@@ -1,5 +1,8 @@
 """
 ``python -m benchmarks``: autoloader's settings beside the best that trying finds, and beside its peers'.
+
+``python -m benchmarks.environments``, once, installs the packages among the peers. A run in parts, each with ``--only``
+and ``--json``, is put together by ``python -m benchmarks.report``.
 """
 
 import argparse
@@ -7,12 +10,14 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from . import peers, report, workloads
+from . import environments, peers, report, workloads
 from .child import Job
-from .measure import QUICK, Effort, Measured, measure, runner
+from .measure import QUICK, Effort, Measured, Setting, measure, peer_settings, runner
+from .results import Results, as_json, read_host
 
 QUICK_SECONDS = 14 * 60
 """
@@ -20,20 +25,22 @@ A quick run starts no workload that is not likely to end by then.
 """
 
 
-def measure_workload(workload: workloads.Workload, effort: Effort, seed: int | None, folder: Path) -> Measured:
+def measure_workload(
+    workload: workloads.Workload, effort: Effort, seed: int | None, theirs: Mapping[str, Setting], folder: Path
+) -> Measured:
     """
-    Make the workload's files, and screen and score it.
+    Make the workload's files, and screen and score it beside *theirs*, the peers' settings.
     """
     batches = workload.quick_batches if effort.is_quick else workload.batches
     samples = batches * workload.batch_size
     workload.make_dataset(samples, folder)
     job = Job(workload=workload.name, seed=seed, batches=batches, maker="torch", settings={}, folder=str(folder))
     run = runner(job, samples * workload.epochs, effort.timeout_seconds)
-    return measure(workload.name, run, effort, workload.epochs, peers.read_facts())
+    return measure(workload.name, run, effort, workload.epochs, theirs)
 
 
 def measure_all(
-    chosen: Sequence[workloads.Workload], effort: Effort, seed: int | None, keep: Callable[[list[Measured]], None]
+    chosen: Sequence[workloads.Workload], effort: Effort, seed: int | None, keep: Callable[[list[Measured]], object]
 ) -> tuple[list[Measured], list[str]]:
     """
     Return what was measured, and the names of those that a quick run had no time for.
@@ -41,6 +48,7 @@ def measure_all(
     What there is is given to *keep* after each workload, so that an interrupted run loses only the last one.
     """
     begun, longest = time.monotonic(), 0.0
+    theirs = peer_settings(peers.read_facts(), environments.missing())
     found: list[Measured] = []
     left_out: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -49,7 +57,7 @@ def measure_all(
             if effort.is_quick and started - begun + longest > QUICK_SECONDS:
                 left_out.append(workload.name)
                 continue
-            found.append(measure_workload(workload, effort, seed, Path(folder)))
+            found.append(measure_workload(workload, effort, seed, theirs, Path(folder)))
             keep(found)
             took = time.monotonic() - started
             longest = max(longest, took)
@@ -87,16 +95,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     options = parse_arguments(argv)
     effort = QUICK if options.quick else Effort()
+    seeds = () if options.seed is None else (options.seed,)
+    empty = Results(host=read_host(), facts=peers.read_facts(), effort=effort, seeds=seeds)
 
-    def keep(found: list[Measured], left_out: Sequence[str] = ()) -> None:
+    def keep(found: Sequence[Measured], left_out: Sequence[str] = ()) -> Results:
+        results = replace(empty, workloads=tuple(found), left_out=tuple(left_out))
         if options.json:
-            told = report.as_json(found, effort, peers.read_facts(), options.seed, left_out)
-            options.json.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+            options.json.write_text(json.dumps(as_json(results), indent=2) + "\n", encoding="utf-8")
+        return results
 
-    found, left_out = measure_all(options.chosen, effort, options.seed, keep)
-    keep(found, left_out)
-    print(report.render(found, effort, left_out))
-    return 1 if any(each.errors() for each in found) else 0
+    results = keep(*measure_all(options.chosen, effort, options.seed, keep))
+    print(report.render(results))
+    return 1 if any(each.errors() for each in results.workloads) else 0
 
 
 if __name__ == "__main__":

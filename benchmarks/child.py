@@ -1,8 +1,8 @@
 """
 One run in this process: ``python -m benchmarks.child '<JSON of a Job>'`` prints one line of JSON.
 
-The clock runs from before the loader is made until the last batch of the last epoch has been taken, so that choosing
-and starting count; making the dataset and its files, importing and ending do not.
+The clock runs from before the loader is made until the last batch of the last epoch has been taken, so that choosing,
+searching and starting count; making the dataset and its files, importing and ending do not.
 """
 
 import json
@@ -36,7 +36,7 @@ class Job:
 
 def run(job: Job) -> dict[str, Any]:
     """
-    Return the seconds of all epochs and of the first batch, the samples and their numbers' sum, and the workers.
+    Return the seconds of all epochs, the first batch and choosing, the samples and their numbers' sum, and the workers.
     """
     import torch
 
@@ -51,20 +51,21 @@ def run(job: Job) -> dict[str, Any]:
     first, samples, total = None, 0, 0
     import autoloader.loader  # noqa: F401 (so that no run times an import)
 
+    loop = peers.make_loop(job)
     begun = time.perf_counter()
-    loader = peers.make_loader(job.maker, dataset, dict(workload.loader_arguments), job.settings)
-    for _ in range(workload.epochs):
-        for batch in loader:
-            first = time.perf_counter() - begun if first is None else first
-            samples, total = samples + len(batch[1]), total + int(batch[1].sum())
-            consume(batch)
+    loader = peers.make_loader(job, workload, dataset)
+    choosing = time.perf_counter() - begun
+    for batch in loop(loader, workload.epochs):
+        first = time.perf_counter() - begun if first is None else first
+        samples, total = samples + len(batch[1]), total + int(batch[1].sum())
+        consume(batch)
     wall = time.perf_counter() - begun
-    workers = loader.num_workers
+    workers = None if job.maker == peers.EFFICIO else loader.num_workers  # efficio's own loader is hidden
     if job.maker in {peers.OURS, peers.CALIBRATED}:
         loader.close()
     counted = {"epochs": workload.epochs, "samples": samples, "sum": total}
-    times = {"wall_seconds": wall, "first_seconds": first, "calibration_seconds": calibration_seconds}
-    return {**times, "workers": workers, **counted}
+    times = {"wall_seconds": wall, "first_seconds": first, "choosing_seconds": choosing}
+    return {**times, "calibration_seconds": calibration_seconds, "workers": workers, **counted}
 
 
 def _calibrate(job: Job, workload: Any, dataset: Any) -> float | None:

@@ -1,28 +1,31 @@
 """
 Finds good settings by trying, and then measures them beside autoloader and its peers.
 
-Each run is a process of its own. *Screening* tries numbers of workers, and then prefetching and persistence at the best
-of them, once each; nothing of it is scored. *Scoring* runs the best again beside the peers, in rounds whose order is
-drawn anew, with a control: the best of the screening once more. Settings that are the same share their runs, so that
-their ratio is one as it should be. The best setting is the one with the least median of the scored rounds; being chosen
-from these very rounds, it has luck on its side, against ours.
+Each run is a process of its own, in the environment of its peer where that has one. *Screening* tries numbers of
+workers, and then prefetching and persistence at the best of them, once each; nothing of it is scored. *Scoring* runs
+the best again beside the peers, in rounds whose order is drawn anew, with a control: the best of the screening once
+more. Settings that are the same share their runs, so that their ratio is one as it should be; who chooses in the run
+does so in each round. The best setting is the one with the least median of the scored rounds; being chosen from these
+very rounds, it has luck on its side, against ours.
 """
 
 import contextlib
 import json
+import math
 import os
 import random
 import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from . import peers
 from .child import Job
+from .environments import python_of
 from .paired import Median, median_with_interval, paired_ratios
 
 CONTROL = "control"
@@ -58,10 +61,12 @@ class Run:
     What one run took, or why there is no result.
     """
 
-    wall_seconds: float = float("inf")
-    """From before the loader is made until the last batch was taken; infinite where the run failed."""
+    wall_seconds: float | None = None
+    """From before the loader is made until the last batch was taken; ``None`` where the run failed."""
     first_seconds: float | None = None
     """From the same moment until the first batch."""
+    choosing_seconds: float | None = None
+    """What making the loader took of it, with all search for settings."""
     calibration_seconds: float | None = None
     """What a calibration before the run took, which does not count; ``None`` where there was none."""
     workers: int | None = None
@@ -111,7 +116,7 @@ class Measured:
     finalists: tuple[str, ...]
     """Keys of the best of the screening, best first."""
     peers: Mapping[str, str]
-    """The key of each peer's setting."""
+    """The key of each peer's setting; those that are not installed have none."""
 
     @property
     def best(self) -> str:
@@ -124,7 +129,7 @@ class Measured:
         """
         Return the wall seconds of the setting *key* in each round; infinite where a run failed.
         """
-        return [run.wall_seconds for run in self.rounds[key]]
+        return [math.inf if run.wall_seconds is None else run.wall_seconds for run in self.rounds[key]]
 
     def ratio(self, key: str) -> Median | None:
         """
@@ -183,8 +188,8 @@ def ranked(tried: Iterable[tuple[Setting, Run]]) -> list[Setting]:
     """
     Return the settings whose runs succeeded, the fastest first.
     """
-    good = [(setting, result) for setting, result in tried if result.error is None]
-    return [setting for setting, _ in sorted(good, key=lambda pair: pair[1].wall_seconds)]
+    good = [(result.wall_seconds, setting) for setting, result in tried if result.wall_seconds is not None]
+    return [setting for _, setting in sorted(good, key=lambda pair: pair[0])]
 
 
 def refinements(setting: Setting, epochs: int) -> list[Setting]:
@@ -198,15 +203,13 @@ def refinements(setting: Setting, epochs: int) -> list[Setting]:
     return [plain(workers, prefetch_factor=each, persistent_workers=stay) for each in (2, 4) for stay in stays]
 
 
-def peer_settings(facts: peers.Facts) -> dict[str, Setting]:
+def peer_settings(facts: peers.Facts, missing: Container[str] = ()) -> dict[str, Setting]:
     """
-    Return each peer's setting; policy and auto_loader choose theirs in the run.
+    Return each peer's setting but those of the *missing*; who chooses in the run has a setting of its own.
     """
     ruled = {name: Setting(maker="torch", settings=rule(None, 0, facts)) for name, rule in peers.RULES.items()}
-    return {
-        **ruled,
-        **{name: Setting(maker=name, settings={}) for name in (peers.POLICY, peers.OURS, peers.CALIBRATED)},
-    }
+    choosing = {name: Setting(maker=name, settings={}) for name in peers.CHOOSING if name not in missing}
+    return {**ruled, **choosing}
 
 
 def score(run: Runner, settings: Iterable[Setting], control: Setting, rounds: int, seed: str) -> dict[str, list[Run]]:
@@ -223,12 +226,11 @@ def score(run: Runner, settings: Iterable[Setting], control: Setting, rounds: in
     return runs
 
 
-def measure(name: str, run: Runner, effort: Effort, epochs: int, facts: peers.Facts) -> Measured:
+def measure(name: str, run: Runner, effort: Effort, epochs: int, theirs: Mapping[str, Setting]) -> Measured:
     """
-    Screen and score one workload.
+    Screen one workload, and score the best settings beside *theirs*, the peers'.
     """
     screening, finalists = screen(run, effort, epochs)
-    theirs = peer_settings(facts)
     runs = score(run, [*finalists, *theirs.values()], finalists[0], effort.rounds, name)
     return Measured(
         workload=name,
@@ -248,16 +250,16 @@ def runner(job: Job, samples: int, timeout_seconds: float) -> Runner:
         samples: What all epochs of a run must yield; the sum of their numbers is checked, too.
         timeout_seconds: When a run and its workers are ended.
     """
-    fields = asdict(job)
+    told = asdict(job)
 
     def run(setting: Setting) -> Run:
-        asked = json.dumps({**fields, "maker": setting.maker, "settings": dict(setting.settings)})
-        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.child", asked]
-        status, printed, told = _finish(command, timeout_seconds)
+        asked = json.dumps({**told, "maker": setting.maker, "settings": dict(setting.settings)})
+        command = [python_of(setting.maker), "-W", "ignore", "-m", "benchmarks.child", asked]
+        status, printed, complaints = _finish(command, timeout_seconds)
         if status is None:
             return Run(error=f"ran longer than {timeout_seconds:g} s")
         if status != 0:
-            return Run(error=f"exit status {status}: {told.strip().splitlines()[-1:]}")
+            return Run(error=f"exit status {status}: {complaints.strip().splitlines()[-1:]}")
         return parse_run(printed, samples, job.batches)
 
     return run
@@ -274,7 +276,8 @@ def parse_run(printed: str, samples: int, batches: int) -> Run:
     if (found["samples"], found["sum"]) != wanted:
         got = (found["samples"], found["sum"])
         return Run(error=f"samples and the sum of their numbers are {got}, not {wanted} ({batches} batches an epoch)")
-    return Run(**{name: found.get(name) for name in ("wall_seconds", "first_seconds", "calibration_seconds", "workers")})
+    names = (each.name for each in fields(Run) if each.name != "error")
+    return Run(**{name: found.get(name) for name in names})
 
 
 def _finish(command: list[str], timeout_seconds: float) -> tuple[int | None, str, str]:

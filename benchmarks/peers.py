@@ -1,8 +1,9 @@
 """
-Settings by rule, as documents and frameworks give them, beside autoloader's own.
+Settings by rule, as documents and frameworks give them, and by search, beside autoloader's own.
 
-Each peer is a function of a dataset, a batch size and :class:`Facts`, and returns the arguments for a DataLoader. The
-documents, as read in November 2026:
+Each peer by rule is a function of a dataset, a batch size and :class:`Facts`, and returns the arguments for a
+DataLoader. :mod:`benchmarks.paddle_rule` and :mod:`benchmarks.packages` tell of the others, which search or take over
+the loop in the run that is timed. The documents, as read in November 2026:
 
 - torch: the documentation of ``torch.utils.data.DataLoader`` (``num_workers=0``).
 - tutorial: pytorch.org's "Transfer Learning for Computer Vision Tutorial" (``num_workers=4``).
@@ -17,9 +18,19 @@ documents, as read in November 2026:
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import chain, repeat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import paddle_rule
+from .packages import EFFICIO, LOADTUNE, efficio_loop, loadtune_settings
+
+if TYPE_CHECKING:
+    from .child import Job
+    from .workloads import Workload
 
 Peer = Callable[[Any, int, "Facts"], dict[str, Any]]
 
@@ -113,32 +124,51 @@ RULES: dict[str, Peer] = {
 Peers whose settings follow from the facts alone.
 """
 
-POLICY, OURS, CALIBRATED = "policy", "auto_loader", "calibrated"
+PADDLE, POLICY, OURS, CALIBRATED = "paddle", "policy", "auto_loader", "calibrated"
 """
-Policy alone, and auto_loader as it comes: both choose in the run that is timed. And auto_loader where a calibration has
-found settings in an earlier run.
+Paddle's search, policy alone, and auto_loader as it comes: they choose in the run that is timed. And auto_loader where
+a calibration has found settings in an earlier run.
 """
 
-PEERS = (*RULES, POLICY, OURS, CALIBRATED)
+CHOOSING = (PADDLE, LOADTUNE, EFFICIO, POLICY, OURS, CALIBRATED)
+"""
+Peers whose settings are not known before the run.
+"""
+
+PEERS = (*RULES, *CHOOSING)
 
 
-def make_loader(maker: str, dataset: Any, arguments: dict[str, Any], settings: dict[str, Any]) -> Any:
+def make_loader(job: "Job", workload: "Workload", dataset: Any) -> Any:
     """
-    Return a loader of *dataset*.
-
-    Args:
-        maker: ``torch`` for a DataLoader with *settings*, or :data:`POLICY`, :data:`OURS` or :data:`CALIBRATED`, which
-            choose their own.
-        dataset: What is loaded.
-        arguments: The workload's own: ``batch_size``, ``shuffle`` and so on.
-        settings: The chosen ones.
+    Return a loader of *dataset* by the job's maker: ``torch`` for its settings, or one of :data:`CHOOSING`.
     """
     from torch.utils.data import DataLoader
 
-    if maker in {OURS, CALIBRATED}:
+    if job.maker in {OURS, CALIBRATED}:
         from autoloader import auto_loader
 
-        return auto_loader(dataset, **arguments)
-    if maker == POLICY:
-        settings = policy_alone(dataset, arguments["batch_size"], read_facts())
-    return DataLoader(dataset, **arguments, **settings)
+        return auto_loader(dataset, **workload.loader_arguments)
+    return DataLoader(dataset, **workload.loader_arguments, **_settings(job, workload, dataset))
+
+
+def _settings(job: "Job", workload: "Workload", dataset: Any) -> dict[str, Any]:
+    if job.maker == POLICY:
+        return policy_alone(dataset, workload.batch_size, read_facts())
+    if job.maker == PADDLE:
+        return paddle_rule.settings(dataset, workload.batch_size, read_facts())
+    if job.maker == LOADTUNE:
+        samples = job.batches * workload.batch_size
+        make_dataset = partial(workload.make_dataset, samples, Path(job.folder))
+        return loadtune_settings(make_dataset, workload.batch_size, workload.consumer())
+    return job.settings
+
+
+def make_loop(job: "Job") -> Callable[[Any, int], Iterable[Any]]:
+    """
+    Return what gives the batches of so many epochs of a loader; what the maker needs is imported then.
+    """
+    if job.maker == EFFICIO:
+        return efficio_loop(job.folder)
+    if job.maker == LOADTUNE:
+        import loadtune  # noqa: F401
+    return lambda loader, epochs: chain.from_iterable(repeat(loader, epochs))

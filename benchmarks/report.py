@@ -1,68 +1,112 @@
 """
-Tells what was measured: a table with a row a workload, and JSON with all raw numbers.
+Tells what was measured: a table with a row a workload, and what it means.
+
+``python -m benchmarks.report FILE...`` puts together what several runs wrote with ``--json``, and prints Markdown.
 """
 
+import argparse
+import json
+import statistics
+import sys
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from pathlib import Path
 
 from . import peers
 from .measure import CONTROL, Effort, Measured
 from .paired import Median, geometric_mean, median_with_interval
+from .results import INTERVAL, Results, as_json, merge, parse
 
-INTERVAL = "order-statistic interval of the median (David and Nagaraja, Order Statistics, 3rd edition, section 7.1)"
 
-
-def render(found: Sequence[Measured], effort: Effort, left_out: Sequence[str] = ()) -> str:
+def render(results: Results) -> str:
     """
     Return the table: the seconds of the best setting by a peer's own, 1.00 being as fast as the best found.
-
-    Args:
-        found: One for each workload that ran.
-        effort: What was tried.
-        left_out: Names of the workloads that a quick run had no time for.
     """
-    header = ["workload", "best setting", "seconds", *peers.PEERS, "A/A"]
-    rows = [header, *(_row(each) for each in found), *_summary(found)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(header))]
+    rows = _rows(results)
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     lines = ["  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    lines += ["", *_intervals(found), "", _explanation(effort)]
-    if left_out:
-        lines.append(f"Not run, for want of time: {', '.join(left_out)}. Run them with --only, or without --quick.")
-    return "\n".join([*lines, *(f"error: {error}" for each in found for error in each.errors())])
+    return "\n".join([*lines, "", TOLD, *(f"  {line}" for line in _told(results)), "", *_notes(results)])
+
+
+def render_markdown(results: Results) -> str:
+    """
+    Return the same as Markdown, with where it was measured.
+    """
+    header, *rows = ("| " + " | ".join(row) + " |" for row in _rows(results))
+    table = [header, "| --- " * len(_rows(results)[0]) + "|", *rows]
+    told = [TOLD, "", *(f"- {line}" for line in _told(results))]
+    return "\n".join([*table, "", *told, "", "\n\n".join([_place(results), *_notes(results)])])
+
+
+def _rows(results: Results) -> list[list[str]]:
+    header = ["workload", "best setting", "seconds", *peers.PEERS, "A/A"]
+    return [header, *(_row(each) for each in results.workloads), *_summary(results.workloads)]
 
 
 def _row(measured: Measured) -> list[str]:
-    seconds = sorted(measured.seconds(measured.best))
-    keys = [*(measured.peers[peer] for peer in peers.PEERS), CONTROL]
-    ratios = ["failed" if (ratio := measured.ratio(key)) is None else f"{ratio.value:.2f}" for key in keys]
-    return [measured.workload, measured.best, f"{seconds[len(seconds) // 2]:.2f}", *ratios]
+    seconds = measured.seconds(measured.best)
+    ratios = [_ratio(measured, measured.peers.get(peer)) for peer in peers.PEERS]
+    return [measured.workload, measured.best, f"{statistics.median(seconds):.2f}", *ratios, _ratio(measured, CONTROL)]
+
+
+def _ratio(measured: Measured, key: str | None) -> str:
+    if key is None:
+        return "not installed"
+    ratio = measured.ratio(key)
+    return "failed" if ratio is None else f"{ratio.value:.2f}"
 
 
 def _summary(found: Sequence[Measured]) -> list[list[str]]:
     """
-    Return the rows with each peer's geometric mean and minimum over the workloads; a failed one has none.
+    Return the rows with each peer's geometric mean and minimum over the workloads; without a ratio of each, none.
     """
     rows = [["geometric mean", "", ""], ["minimum", "", ""]]
     for peer in peers.PEERS:
-        ratios = [ratio.value for each in found if (ratio := each.ratio(each.peers[peer]))]
+        keys = [(each, each.peers.get(peer)) for each in found]
+        ratios = [ratio.value for each, key in keys if key and (ratio := each.ratio(key))]
         rows[0].append(f"{geometric_mean(ratios):.2f}" if len(ratios) == len(found) > 0 else "-")
         rows[1].append(f"{min(ratios):.2f}" if len(ratios) == len(found) > 0 else "-")
     return [[*row, ""] for row in rows]
 
 
-def _intervals(found: Sequence[Measured]) -> list[str]:
-    lines = ["Intervals of policy, auto_loader, calibrated and the control, and what the calibration took:"]
-    for each in found:
+TOLD = "Intervals of policy, auto_loader, calibrated and the control, and what calibrating and searching took:"
+
+
+def _told(results: Results) -> list[str]:
+    lines = []
+    for each in results.workloads:
         keys = (peers.POLICY, peers.OURS, peers.CALIBRATED, CONTROL)
         told = [f"{key} {_interval(each.ratio(key))}" for key in keys]
         took = [run.calibration_seconds for run in each.rounds[peers.CALIBRATED] if run.calibration_seconds is not None]
-        lines.append(f"  {each.workload}: {', '.join([*told, *(f'{seconds:.1f} s' for seconds in took)])}")
+        told += [f"calibration {seconds:.1f} s" for seconds in took]
+        for peer in (peers.PADDLE, peers.LOADTUNE):
+            took = [run.choosing_seconds for run in each.rounds.get(peer, ()) if run.choosing_seconds is not None]
+            told += [f"{peer} {statistics.median(took):.1f} s"] if took else []
+        lines.append(f"{each.workload}: {', '.join(told)}")
     return lines
 
 
 def _interval(ratio: Median | None) -> str:
     return "failed" if ratio is None else f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+
+
+def _place(results: Results) -> str:
+    host = results.host
+    machine = f"{host.cpu or 'unknown CPU'}, {results.facts.usable_cpus} usable CPUs, {host.system}"
+    return f"Measured on {machine}, {host.python}, torch {host.torch}, autoloader {host.autoloader}."
+
+
+def _notes(results: Results) -> list[str]:
+    """
+    Return what the table means, and what is not in it.
+    """
+    notes = [_explanation(results.effort)]
+    absent = [peer for peer in peers.PEERS if any(peer not in each.peers for each in results.workloads)]
+    if absent:
+        notes.append(f"Not installed: {', '.join(absent)}. `python -m benchmarks.environments` installs them.")
+    if results.left_out:
+        left_out = ", ".join(results.left_out)
+        notes.append(f"Not run, for want of time: {left_out}. Run them with --only, or without --quick.")
+    return [*notes, *(f"error: {error}" for each in results.workloads for error in each.errors())]
 
 
 def _explanation(effort: Effort) -> str:
@@ -76,27 +120,30 @@ def _explanation(effort: Effort) -> str:
     return f"Ratios are best / own by round, their median, and an {INTERVAL}.\n{kind}"
 
 
-def as_json(
-    found: Sequence[Measured], effort: Effort, facts: peers.Facts, seed: int | None, left_out: Sequence[str] = ()
-) -> dict[str, Any]:
+def main(argv: Sequence[str] | None = None) -> int:
     """
-    Return all raw numbers, and the ratios made of them, as JSON's types.
+    Print one table of all files, and write them as one.
     """
-    return {
-        "facts": asdict(facts),
-        "effort": asdict(effort),
-        "interval": INTERVAL,
-        "seed": seed,
-        "left_out": list(left_out),
-        "workloads": [_workload(each) for each in found],
-    }
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=main.__doc__)
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="what python -m benchmarks --json wrote")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all raw numbers, to be read again")
+    options = parser.parse_args(argv)
+    try:
+        results = merge({str(path): _read(path) for path in options.files})
+        if options.json:
+            options.json.write_text(json.dumps(as_json(results), indent=2) + "\n", encoding="utf-8")
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    print(render_markdown(results))
+    return 0
 
 
-def _workload(measured: Measured) -> dict[str, Any]:
-    ratios = {key: measured.ratio(key) for key in measured.rounds}
-    raw = asdict(measured)
-    for runs in (raw["screening"].values(), *raw["rounds"].values()):
-        for run in runs:
-            run["wall_seconds"] = None if run["error"] else run["wall_seconds"]
-    told = {key: None if ratio is None else asdict(ratio) for key, ratio in ratios.items()}
-    return {**raw, "best": measured.best, "ratios_best_by_own": told}
+def _read(path: Path) -> Results:
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}. Measure again with --json.") from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -4,7 +4,10 @@ Screening and scoring with a runner that only looks up its answer.
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from benchmarks.measure import (
@@ -16,15 +19,18 @@ from benchmarks.measure import (
     _finish,
     measure,
     parse_run,
+    peer_settings,
     plain,
     score,
     screen,
 )
 from benchmarks.peers import Facts
-from benchmarks.report import as_json, render
+from benchmarks.report import main, render, render_markdown
+from benchmarks.results import Host, Results, as_json, merge, parse
 
 EFFORT = Effort(counts=(0, 1, 2, 4), refined=2, finalists=3, rounds=3)
 FACTS = Facts(cpus=2, usable_cpus=2, platform="linux")
+HOST = Host(cpu="Some CPU", system="linux x86_64 Some Linux", python="CPython 3.12.1", torch="2.9", autoloader="1.0")
 
 
 class Lookup:
@@ -40,7 +46,7 @@ class Lookup:
     def __call__(self, setting: Setting) -> Run:
         self.asked.append(setting.key)
         found = self.seconds.get(setting.key, self.other)
-        return Run(error=found) if isinstance(found, str) else Run(wall_seconds=found)
+        return Run(error=found) if isinstance(found, str) else Run(wall_seconds=found, choosing_seconds=0.5)
 
 
 def test_screen_refines_the_best_counts_and_returns_the_best_first() -> None:
@@ -87,12 +93,19 @@ def test_score_runs_equal_settings_once_a_round() -> None:
     assert all(sorted(each) == sorted(["0w", "0w", "2w prefetch 2", "4w prefetch 2"]) for each in rounds)
 
 
-def measured(**other: float | str) -> Measured:
+def measured(name: str = "waiting", missing: Sequence[str] = (), **other: float | str) -> Measured:
     """
     Return a workload whose best setting takes a second, a calibrated one 1.25, auto_loader two, all else nine.
     """
     run = Lookup({"2w prefetch 2": 1.0, "auto_loader": 2.0, "calibrated": 1.25, **other})
-    return measure("waiting", run, EFFORT, 1, FACTS)
+    return measure(name, run, EFFORT, 1, peer_settings(FACTS, missing))
+
+
+def results(*workloads: Measured, **other: Any) -> Results:
+    """
+    Return the results of some workloads, with what differs.
+    """
+    return Results(**{"host": HOST, "facts": FACTS, "effort": EFFORT, "workloads": workloads, **other})
 
 
 def test_measure_compares_best_with_each() -> None:
@@ -107,6 +120,9 @@ def test_measure_compares_best_with_each() -> None:
         "cpu-count": 1.0,
         "lightning": 0.111,
         "table": 0.111,
+        "paddle": 0.111,
+        "loadtune": 0.111,
+        "efficio": 0.111,
         "policy": 0.111,
         "auto_loader": 0.5,
         "calibrated": 0.8,
@@ -115,34 +131,108 @@ def test_measure_compares_best_with_each() -> None:
 
 def test_render_has_a_row_a_workload_and_the_summary() -> None:
     """The table ends with the geometric mean and the minimum."""
-    lines = render([measured()], EFFORT, ["left"]).splitlines()
+    lines = render(results(measured(), left_out=("left",))).splitlines()
     assert lines[0].split() == [
-        *("workload", "best", "setting", "seconds", "torch", "tutorial"),
-        *("cpu-count", "lightning", "table", "policy", "auto_loader", "calibrated", "A/A"),
+        *("workload", "best", "setting", "seconds", "torch", "tutorial", "cpu-count", "lightning", "table"),
+        *("paddle", "loadtune", "efficio", "policy", "auto_loader", "calibrated", "A/A"),
     ]
-    assert lines[1].split() == [
-        "waiting",
-        *["2w", "prefetch", "2", "1.00", "0.11", "0.11", "1.00", "0.11", "0.11", "0.11", "0.50", "0.80", "1.00"],
-    ]
-    assert lines[2].split()[:3] == ["geometric", "mean", "0.11"]
-    assert lines[3].split()[-2:] == ["0.50", "0.80"]
+    ratios = ["0.11", "0.11", "1.00", "0.11", "0.11", "0.11", "0.11", "0.11", "0.11", "0.50", "0.80"]
+    assert lines[1].split() == ["waiting", "2w", "prefetch", "2", "1.00", *ratios, "1.00"]
+    assert lines[2].split() == ["geometric", "mean", *ratios]
+    assert lines[3].split() == ["minimum", *ratios]
+    assert "paddle 0.5 s, loadtune 0.5 s" in lines[6]
     assert "Not run, for want of time: left." in lines[-1]
 
 
 def test_render_of_a_failed_peer_says_so_and_gives_it_no_mean() -> None:
     """A mean over the workloads that went well would flatter it."""
-    lines = render([measured(policy="lost a sample")], EFFORT).splitlines()
-    assert "failed" in lines[1]
-    assert lines[2].split() == ["geometric", "mean", "0.11", "0.11", "1.00", "0.11", "0.11", "-", "0.50", "0.80"]
+    lines = render(results(measured(policy="lost a sample"))).splitlines()
+    assert lines[1].split()[-4:] == ["failed", "0.50", "0.80", "1.00"]
+    assert lines[2].split()[-3:] == ["-", "0.50", "0.80"]
     assert lines[-1] == "error: waiting, policy: lost a sample"
 
 
-def test_as_json_is_json_also_where_a_run_failed() -> None:
-    """Infinity is not JSON: a failed run has no seconds."""
-    told = as_json([measured(policy="lost a sample")], EFFORT, FACTS, None)
-    told = json.loads(json.dumps(told, allow_nan=False))
+def test_render_of_what_is_not_installed_says_so_and_how_to_install_it() -> None:
+    """It has no mean either, and is no error."""
+    found = results(measured(), measured("other", missing=["loadtune"]))
+    lines = render(found).splitlines()
+    assert "not installed" not in lines[1]
+    assert "not installed" in lines[2]
+    assert lines[3].split()[7:] == ["0.11", "-", "0.11", "0.11", "0.50", "0.80"]
+    assert lines[-1] == "Not installed: loadtune. `python -m benchmarks.environments` installs them."
+    assert found.workloads[1].errors() == []
+
+
+def test_as_json_can_be_read_again_also_where_a_run_failed() -> None:
+    """The ratios are there for readers, and made anew from the raw rounds."""
+    found = results(measured(policy="lost a sample"), measured("other", missing=["efficio"]), seeds=(7,))
+    text = json.dumps(as_json(found), allow_nan=False)
+    told = json.loads(text)
     assert told["workloads"][0]["rounds"]["policy"][0]["wall_seconds"] is None
     assert told["workloads"][0]["ratios_best_by_own"]["auto_loader"]["value"] == 0.5
+    assert parse(text) == found
+
+
+def test_merge_has_the_workloads_of_all_parts() -> None:
+    """What one part left out and another measured is not left out; a merged file can be merged again."""
+    one = results(measured(), seeds=(7,), left_out=("other", "left"))
+    whole = merge({"one": one, "two": results(measured("other"))})
+    assert whole == results(measured(), measured("other"), seeds=(7,), left_out=("left",))
+    assert merge({"whole": whole}) == whole
+
+
+@pytest.mark.parametrize(
+    ("other", "error"),
+    [
+        pytest.param({"facts": replace(FACTS, cpus=4)}, "two cannot join one, because its facts is Facts", id="facts"),
+        pytest.param({"host": replace(HOST, torch="2.8")}, "two cannot join one, because its host is Host", id="host"),
+        pytest.param({"effort": replace(EFFORT, rounds=5)}, "two cannot join one, because its effort is", id="effort"),
+        pytest.param({}, "two cannot join one, because both have waiting. Leave one out.", id="twice"),
+    ],
+)
+def test_merge_refuses_what_does_not_belong_together(other: dict[str, Any], error: str) -> None:
+    """One table compares what was measured alike."""
+    with pytest.raises(ValueError, match=error):
+        merge({"one": results(measured()), "two": results(measured(), **other)})
+
+
+def test_report_prints_one_table_of_several_files_and_writes_them_as_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table is Markdown, and the file what the table is made of."""
+    paths = [tmp_path / "one.json", tmp_path / "two.json", tmp_path / "all.json"]
+    parts = [results(measured()), results(measured("other"))]
+    for path, part in zip(paths, parts, strict=False):
+        path.write_text(json.dumps(as_json(part)), encoding="utf-8")
+    assert main([*map(str, paths[:2]), "--json", str(paths[2])]) == 0
+    whole = parse(paths[2].read_text(encoding="utf-8"))
+    assert whole == results(measured(), measured("other"))
+    printed = capsys.readouterr().out
+    assert printed == render_markdown(whole) + "\n"
+    lines = printed.splitlines()
+    assert lines[0].startswith("| workload | best setting | seconds | torch |")
+    assert lines[1] == "| --- " * 15 + "|"
+    assert lines[3].startswith("| other | 2w prefetch 2 | 1.00 | 0.11 |")
+    assert "Measured on Some CPU, 2 usable CPUs, linux x86_64 Some Linux, CPython 3.12.1, torch 2.9" in printed
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        pytest.param("[]", "cannot be read: It is no file of python -m benchmarks --json", id="list"),
+        pytest.param("{", "cannot be read: Expecting", id="no-json"),
+        pytest.param('{"workloads": []}', "cannot be read: Results lacks the field 'host'", id="lacking"),
+    ],
+)
+def test_report_of_another_file_is_an_error(
+    text: str, error: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message names the file."""
+    path = tmp_path / "one.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main([str(path)])
+    assert f"{path} {error}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

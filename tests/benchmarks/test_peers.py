@@ -50,10 +50,18 @@ def test_peer_settings_has_every_peer_and_joins_equal_settings() -> None:
         "cpu-count": "2w prefetch 2",
         "lightning": "0w",
         "table": "2w prefetch 4",
+        "paddle": "paddle",
+        "loadtune": "loadtune",
+        "efficio": "efficio",
         "policy": "policy",
         "auto_loader": "auto_loader",
         "calibrated": "calibrated",
     }
+
+
+def test_peer_settings_leaves_out_what_is_not_installed() -> None:
+    """All others stay."""
+    assert set(PEERS) - set(peer_settings(facts(), ["loadtune", "efficio"])) == {"loadtune", "efficio"}
 
 
 def test_lightning_rule_is_that_of_the_installed_lightning(monkeypatch: pytest.MonkeyPatch) -> None:

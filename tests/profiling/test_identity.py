@@ -35,10 +35,16 @@ class Other(Data):
 
 
 def doubled(value: int) -> int:
+    """
+    Return twice a number.
+    """
     return value * 2
 
 
 def tripled(value: int) -> int:
+    """
+    Return three times a number.
+    """
     return value * 3
 
 
