@@ -47,7 +47,7 @@ class Trial:
     """Seconds from one batch to the next once all workers have delivered, the training's own step included; the median
     of *runs*."""
     first_batch_seconds: float
-    """Seconds from the start of the workers to the first batch, the least of *runs*."""
+    """Seconds from the start of the workers to the first batch, the median of *runs*."""
     runs: int
     """How often this setting ran, 1 or more."""
     batches: int

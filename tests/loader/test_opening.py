@@ -349,3 +349,31 @@ def test_loader_is_as_long_as_torchs_and_shows_its_attributes() -> None:
         fetched(loader)
         shown = {name: getattr(loader, name) for name in ("num_workers", "prefetch_factor", "multiprocessing_context")}
         assert len(DataLoader(Waits(), 4, **shown)) == 12
+
+
+class Threads(Waits):
+    """
+    Tells at how many threads torch computes.
+    """
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        return index, torch.get_num_threads()
+
+
+def test_what_was_measured_inline_loads_as_it_was_measured() -> None:
+    """
+    At one thread, in all epochs and with the plan of another loader; the training has its threads between batches.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with auto_loader(Threads(4000, 0), 4) as loader:
+            for _ in range(2):
+                assert set(fetched(loader)[1]) == {1}
+                assert torch.get_num_threads() == 2
+        with auto_loader(Threads(400, 0), 4, plan=loader.plan) as other:
+            assert set(fetched(other)[1]) == {1}
+        with auto_loader(Threads(400, 0), 4, num_workers=0) as other:
+            assert set(fetched(other)[1]) == {2}
+    finally:
+        torch.set_num_threads(before)

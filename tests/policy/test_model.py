@@ -85,7 +85,8 @@ def test_start_counts_each_workers_first_access(workers: int, cpus: float, is_fo
         pytest.param(0, Outlook(None, None, 0), 1000 * 1.5, id="length-unknown"),
         pytest.param(3, Outlook(4, 10, 0), 0.075 + 1.25 + 3 * 0.75, id="first-batch-and-three-steps"),
         pytest.param(1, Outlook(4, 10, 0), 0.025 + 4 * 1.25 + 0.0, id="four-rounds"),
-        pytest.param(2, Outlook(10, 10, 1), 0.05 + 1.25 + 9 * 0.75 + 10 * 0.75, id="and-another-epoch"),
+        pytest.param(2, Outlook(10, 10, 1), 0.05 + 2 * (1.25 + 9 * 0.75), id="and-another-epoch"),
+        pytest.param(2, Outlook(0, 10, 1), 0.05 + 1.25 + 9 * 0.75, id="nothing-left-of-this-one"),
     ],
 )
 def test_total_is_start_rounds_and_later_epochs(workers: int, outlook: Outlook, seconds: float) -> None:

@@ -4,6 +4,7 @@ Measure a dataset, try settings for real, and show which is best, how far it is 
 
 import argparse
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_batch_size(arguments.batch_size)
     if arguments.plot is not None:
         _check_plot(arguments.plot)
-    with contextlib.redirect_stdout(sys.stderr):
+    with _prints_on_stderr():
         dataset = load_dataset(arguments.target)
         order = {"shuffle": _shuffles(dataset), "epochs": arguments.epochs}
         loader: AutoLoader[Any] = AutoLoader(dataset, arguments.batch_size, **order)
@@ -64,12 +65,27 @@ def _shuffles(dataset: object) -> bool | None:
     return None if isinstance(dataset, IterableDataset) else True
 
 
+@contextlib.contextmanager
+def _prints_on_stderr() -> Iterator[None]:
+    """
+    Lead to stderr what a dataset prints, in this process and in those that it starts: stdout is for the answer.
+    """
+    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as ending:
+        with contextlib.suppress(OSError):  # one of them is closed
+            kept = os.dup(1)
+            ending.callback(os.close, kept)
+            os.dup2(2, 1)
+            ending.callback(os.dup2, kept, 1)
+        yield
+
+
 def _check_plot(path: Path) -> None:
     """
     Refuse, before anything is measured, what could not be drawn.
 
     Raises:
         ArgumentError: The file has another ending, or matplotlib is missing.
+        OSError: It cannot be written.
     """
     if path.suffix.lower() not in {".png", ".svg"}:
         raise ArgumentError(describe("calibration.plot-ending", path=str(path)))
@@ -77,6 +93,10 @@ def _check_plot(path: Path) -> None:
         import matplotlib as mpl  # noqa: F401
     except ImportError as error:
         raise ArgumentError(describe("calibration.plot-missing", reason=error, python=sys.executable)) from None
+    was_there = path.exists()
+    path.open("ab").close()
+    if not was_there:
+        path.unlink()
 
 
 def _plot(found: "Calibration", path: Path) -> None:

@@ -65,7 +65,7 @@ FINDINGS = (
     Finding(
         id="calibration.step-without-batch",
         title="A training step is to be timed with batches that cannot be pickled",
-        text="step= cannot be timed, because a batch holds something that cannot be pickled: none comes to this process.",
+        text="step= cannot be timed, because a batch holds something that cannot be pickled, and cannot come here.",
         fix="Make batches of tensors, numbers and text, or leave step= out.",
     ),
     Finding(

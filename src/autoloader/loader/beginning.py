@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine.inner import InnerLoader, KeptWorkersDiedError
 from ..engine.issue import OtherOrderError
+from ..engine.pools import AtOneThread
 from ..engine.processes import WorkerStartError
 from ..errors import ArgumentError
 from ..findings import describe
+from ..policy import MEASURED
 from ..policy.multiprocessing_context import method_name
 from ..probe import probe_memory
 from ..profiling import BatchClock
@@ -83,6 +85,9 @@ def begin_epoch(
     if inner.issued is None and inner.stream is None:
         served = 0
     course.progress = Progress(number, inner.issued, inner.stream, beginning.begun_with, served=served)
+    is_measured = loader._first.profile is not None or loader.plan.choices["num_workers"].rule in MEASURED
+    if is_measured and clock is None and not inner.has_workers:
+        source = AtOneThread(source)
     opening: Opening | Confirmation | None = None
     if clock is not None:
         opening = Opening(loader, inner, source, clock=clock, continue_elsewhere=continue_elsewhere)

@@ -91,7 +91,7 @@ def _text_of(error: AssistantError, loader: AutoLoader[Any], budget_seconds: flo
     """
     Return what went wrong; of the dataset's own error the last line, and all of it below.
     """
-    told = str(error).strip()
+    told = str(error)
     if isinstance(error, OutOfTimeError):
         return describe("calibration.out-of-time", what=told, seconds=number_text(budget_seconds))
     if isinstance(error, NoBatchError):
@@ -157,7 +157,8 @@ def _with_step(
     if profile.transfer_seconds is None:
         raise CalibrationError(describe("calibration.step-without-batch"))
     progress("training steps")
-    batch, seconds = assistant.batch(), []
+    batch = assistant.batch()
+    seconds: list[tuple[float, float]] = []
     enough = monotonic() + STEP_FRACTION * (deadline - monotonic())
     while not seconds or (len(seconds) <= STEP_RUNS and monotonic() < enough):
         wall, cpu = perf_counter(), process_time()

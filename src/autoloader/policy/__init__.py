@@ -6,7 +6,7 @@ from .backend import Obstacle, fallback, find_obstacle, find_obstacle_to, obstac
 from .limits import cpus_of_rank
 from .model import Outlook, expected_epochs_left
 from .multiprocessing_context import find_hazard, start_candidates
-from .num_workers import Measured, can_be_measured, most_measured
+from .num_workers import MEASURED, Measured, can_be_measured, most_measured
 from .recommend import recommend, with_own_persistence, with_repetition_note
 from .rules import RULES
 
@@ -16,6 +16,7 @@ The number of these rules and this model: what was measured for others is measur
 """
 
 __all__ = [
+    "MEASURED",
     "POLICY",
     "RULES",
     "Measured",

@@ -125,12 +125,15 @@ def total_seconds(profile: Profile, workers: int, cpus: float, outlook: Outlook,
     """
     step, whole = step_seconds(profile, workers, cpus), outlook.batches or UNKNOWN_BATCHES
     left = whole if outlook.batches_left is None else outlook.batches_left
-    later = outlook.epochs_left * whole * step
     if not workers:
-        return left * step + later
+        return (left + outlook.epochs_left * whole) * step
     load = batch_seconds(profile) + (profile.transfer_seconds or 0.0)
-    rounds = max(load + max(0, left - 1) * step, ceil(left / workers) * load)
-    return start_seconds(profile, workers, cpus, is_forked=is_forked) + rounds + later
+
+    def epoch(batches: int) -> float:
+        return max(load + (batches - 1) * step, ceil(batches / workers) * load) if batches > 0 else 0.0
+
+    start = start_seconds(profile, workers, cpus, is_forked=is_forked)
+    return start + epoch(left) + outlook.epochs_left * epoch(whole)
 
 
 def fewest_workers(profile: Profile, counts: Iterable[int], cpus: float, outlook: Outlook, *, is_forked: bool) -> int:

@@ -44,6 +44,12 @@ Workers of one rank that the model is asked about where nothing else sets a limi
 """
 
 
+MEASURED = frozenset({"num_workers.measured", "num_workers.calibrated", "num_workers.inline-is-faster"})
+"""
+Rules that rest on a measurement, for which samples were loaded with torch at one thread.
+"""
+
+
 class Measured(NamedTuple):
     """
     What batches took, and what is left to load.

@@ -118,7 +118,7 @@ class Assistant:
         except (EOFError, OSError):
             raise AssistantError(self._death()) from None
         if not is_good:
-            raise NoBatchError("the dataset gave no batch") if answer is None else AssistantError(answer)
+            raise NoBatchError("the dataset gave no batch") if answer is None else AssistantError(answer.strip())
         return answer
 
     def _death(self) -> str:

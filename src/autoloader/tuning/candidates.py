@@ -2,7 +2,7 @@
 Which numbers of workers are worth a trial, and which of those that were tried is the one to take. Pure arithmetic.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from math import ceil
 from typing import NamedTuple
 
@@ -18,7 +18,6 @@ from ..policy.model import (
 )
 from ..traits import Profile
 
-MOST_CANDIDATES = 5
 CANNOT_TELL = 1.3
 """
 The model may be wrong by so much: what it expects to be worse than the best by more than that is not tried.
@@ -29,9 +28,9 @@ STEP = 1.5
 Numbers of workers that are tried are at least so far apart.
 """
 
-CLEARLY_WORSE = 1.15
+MARGINS = (1.3, 1.15)
 """
-What was slower than the best by more than that in one run is not run again.
+What was slower than the best by more than that in one run, or in two, is not run again; three runs are enough.
 """
 
 
@@ -85,26 +84,12 @@ class Situation(NamedTuple):
 
 def first_candidates(situation: Situation) -> list[int]:
     """
-    Return the numbers of workers to try, the model's own first, then its neighbours, the nearest first.
-
-    Among them is 0 where loading inline is not clearly slower by the model.
+    Return the numbers of workers to try: the model's own, its neighbours and 0, unless clearly slower by the model.
     """
     best = situation.best()
     worth = CANNOT_TELL * situation.total(best)
-    found = [best]
-    below, above = best, max(1, best)
-    while len(found) < MOST_CANDIDATES and (below > 0 or above < situation.most):
-        if above == best == 0:
-            above = 0
-        below, above = _below(below), _above(above, situation.most)
-        for count in (below, above):
-            if count not in found and situation.total(count) <= worth:
-                found.append(count)
-        if situation.total(below) > worth and situation.total(above) > worth:
-            break
-        if below == 0 and above == situation.most:
-            break
-    return found[:MOST_CANDIDATES]
+    found = dict.fromkeys((best, _below(best), _above(best, situation.most), 0))
+    return [workers for workers in found if situation.total(workers) <= worth]
 
 
 def _below(count: int) -> int:
@@ -112,32 +97,42 @@ def _below(count: int) -> int:
 
 
 def _above(count: int, most: int) -> int:
-    return min(most, max(count + 1, ceil(count * STEP)))
+    return min(most, max(2, count + 1, ceil(count * STEP)))  # one worker alone may well be slower than none
 
 
-def next_candidate(situation: Situation, steps: Mapping[int, float], starts: Mapping[int, float]) -> int | None:
+def next_candidate(
+    situation: Situation, steps: Mapping[int, float], starts: Mapping[int, float], failed: Collection[int] = ()
+) -> int | None:
     """
-    Return another number to try where the best so far is the largest or smallest of those tried; ``None`` for no more.
+    Return a neighbour of the best so far, where none was tried that is as near; ``None`` for no more.
 
     Args:
         situation: What is left to load.
         steps: The seconds of a step, by number of workers.
         starts: The seconds to the first batch, by number of workers.
+        failed: Numbers of workers whose trial failed.
     """
     best = choose(situation, steps, starts)
-    if best == max(steps) and best < situation.most:
-        return _above(best, situation.most)
-    if best == min(steps) and best > 0:
-        return _below(best)
+    below, above = _below(best), _above(best, situation.most)
+    tried = {*steps, *failed}
+    if best < above and not any(best < each <= above for each in tried):
+        return above
+    if below < best and not any(below <= each < best for each in tried):
+        return below
     return None
 
 
-def still_open(totals: Mapping[int, float]) -> list[int]:
+def still_open(totals: Mapping[int, float], runs: Mapping[int, int]) -> list[int]:
     """
-    Return the numbers of workers that are not clearly worse than the best, given the seconds that all takes with each.
+    Return the numbers of workers to run again, as they are not clearly worse than the best: none where all others are.
+
+    Args:
+        totals: The seconds that all takes, by number of workers.
+        runs: How often each has run.
     """
     best = min(totals.values())
-    return [workers for workers, total in totals.items() if total <= CLEARLY_WORSE * best]
+    near = [each for each in totals if totals[each] <= MARGINS[min(runs[each], len(MARGINS)) - 1] * best]
+    return [each for each in near if runs[each] <= len(MARGINS)] if len(near) > 1 else []
 
 
 def median(values: Iterable[float]) -> float:
@@ -171,14 +166,19 @@ def totals_of(situation: Situation, steps: Mapping[int, float], starts: Mapping[
     left = whole if outlook.batches_left is None else outlook.batches_left
     totals = {}
     for workers, step in sorted(steps.items()):
-        load = situation.load(workers, step)
-        later = load + _after_first(workers, step, load, whole)
-        totals[workers] = starts[workers] + _after_first(workers, step, load, left) + outlook.epochs_left * later
+        later = max(whole * step, situation.load(workers, step) + _after_first(situation, workers, step, whole))
+        totals[workers] = starts[workers] + _after_first(situation, workers, step, left) + outlook.epochs_left * later
     return totals
 
 
-def _after_first(workers: int, step: float, load: float, batches: int) -> float:
+def _after_first(situation: Situation, workers: int, step: float, batches: int) -> float:
     """
-    Return the seconds from the first batch of an epoch to its last: steps, or rounds of the workers if these take more.
+    Return the seconds from the first batch of an epoch to its last.
+
+    The first batches of all workers come together, and the others in rounds, as fast as steps were measured to be, or
+    as the training takes them.
     """
-    return max(max(0, batches - 1) * step, (ceil(batches / max(1, workers)) - 1) * load)
+    together, profile = max(1, workers), situation.profile
+    rounds = (ceil(batches / together) - 1) * situation.load(workers, step)
+    training = (profile.step_seconds or 0.0) + (profile.transfer_seconds or 0.0)
+    return max(0.0, (batches - together) * step, rounds, (batches - 1) * training if workers else 0.0)

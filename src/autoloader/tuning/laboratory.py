@@ -28,7 +28,7 @@ from ..engine.issue import IssuedIndices
 from ..engine.pools import AtOneThread
 from ..engine.randomness import BaseSeed
 from ..engine.sending import try_to_send
-from ..profiling import BatchClock
+from ..profiling import BatchClock, FetchTraces
 from ..start.interrupts import let_through
 
 PROFILE_BATCHES = 8
@@ -99,6 +99,19 @@ class Laboratory:
             clock=clock,
         )
 
+    @contextlib.contextmanager
+    def _untouched(self) -> Iterator[None]:
+        """
+        Let workers find the dataset as if nothing had been loaded here: neither files open nor caches filled.
+        """
+        traces = FetchTraces(self._subject.dataset)
+        traces.begin()
+        try:
+            yield
+        finally:
+            traces.end()
+            traces.undo()
+
     def profile(self, most_shared_bytes: int) -> Any:
         """
         Return the profile of batches that load in this process.
@@ -107,11 +120,12 @@ class Laboratory:
         inner = self._loader({"num_workers": 0}, clock)
         source = AtOneThread(inner.start_epoch())
         is_stream = isinstance(self._subject.dataset, IterableDataset)
-        while not clock.has_seen_enough:
-            if is_stream:
-                clock.begin([None] * (self._subject.rest.get("batch_size") or 1))
-            if _next(inner, source) is _END:
-                break
+        with self._untouched():
+            while not clock.has_seen_enough:
+                if is_stream:
+                    clock.begin([None] * (self._subject.rest.get("batch_size") or 1))
+                if _next(inner, source) is _END:
+                    break
         self._batch = clock.last_batch
         if self._batch is None:
             raise NothingToLoadError
@@ -140,17 +154,19 @@ class Laboratory:
         wanted = ahead + max(1, workers) * rounds
         users = {"worker_init_fn": self._subject.worker_init_fn} if workers else {}
         inner = self._loader({**settings, **users})
-        begun, stamps = time.perf_counter(), []
-        try:
-            source = inner.start_epoch()
-            if not workers:
-                source = AtOneThread(source)
-            while len(stamps) < wanted and _next(inner, source) is not _END:
-                stamps.append(time.perf_counter())
-                _train(step_seconds, is_busy=is_busy)
-        finally:
-            inner.group.end(at_once=True)
-            inner.close()
+        stamps: list[float] = []
+        with self._untouched():
+            begun = time.perf_counter()
+            try:
+                source = inner.start_epoch()
+                if not workers:
+                    source = AtOneThread(source)
+                while len(stamps) < wanted and _next(inner, source) is not _END:
+                    stamps.append(time.perf_counter())
+                    _train(step_seconds, is_busy=is_busy)
+            finally:
+                inner.group.end(at_once=True)
+                inner.close()
         if not stamps:
             raise NothingToLoadError
         return _timed(begun, stamps, ahead if len(stamps) == wanted else max(1, workers))

@@ -22,7 +22,7 @@ How long the timed part of a trial shall take, by the model.
 MOST_ROUNDS = 200
 ENOUGH_RUNS = 3
 """
-So often each setting runs that is near the best.
+So often a setting runs that the user has set.
 """
 
 CAUTION = 1.5
@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
             Trial(
                 num_workers=workers,
                 step_seconds=median(run.step_seconds for run in runs),
-                first_batch_seconds=min(run.first_batch_seconds for run in runs),
+                first_batch_seconds=median(run.first_batch_seconds for run in runs),
                 runs=len(runs),
                 batches=sum(run.batches for run in runs),
                 expected_seconds=situation.step(workers),
@@ -81,8 +81,8 @@ def run_trials(
     """
     Try numbers of workers in turn, so that what else happens on the machine meets all of them.
 
-    A number whose trial fails is not tried again; where all have failed, loading inline is. Ctrl-C ends the trials; what
-    they saw counts.
+    A number whose trial fails is not tried again. Where all have failed, loading inline is tried. Ctrl-C ends the
+    trials; what they saw counts.
 
     Args:
         assistant: Who runs them.
@@ -114,7 +114,7 @@ def run_trials(
                     if only is not None and not isinstance(error, NoBatchError):
                         raise
                     logger.info("calibration: a trial with num_workers=%d failed: %s", workers, error)
-                    failed[workers] = str(error).strip().splitlines()[-1]
+                    failed[workers] = str(error).splitlines()[-1]
                     runs.pop(workers, None)
                     continue
                 runs.setdefault(workers, []).append(run)
@@ -143,11 +143,10 @@ def _more(
     if not runs:
         return [0] if only is None and 0 not in failed else []
     steps = {workers: median(run.step_seconds for run in each) for workers, each in runs.items()}
-    starts = {workers: min(run.first_batch_seconds for run in each) for workers, each in runs.items()}
-    another = next_candidate(situation, steps, starts) if only is None else None
-    if another is not None and another not in failed and another not in steps:
+    starts = {workers: median(run.first_batch_seconds for run in each) for workers, each in runs.items()}
+    another = next_candidate(situation, steps, starts, failed) if only is None else None
+    if another is not None:
         return [another]
-    open_still = still_open(totals_of(situation, steps, starts))
-    if len(open_still) == 1 and only is None:
-        return []
-    return [workers for workers in open_still if len(runs[workers]) < ENOUGH_RUNS]
+    if only is not None:
+        return [only] if len(runs[only]) < ENOUGH_RUNS else []
+    return still_open(totals_of(situation, steps, starts), {workers: len(each) for workers, each in runs.items()})

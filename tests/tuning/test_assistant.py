@@ -1,0 +1,234 @@
+"""
+The child that measures: its answers, its errors, its end and that of its workers, under each start method.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from multiprocessing.connection import wait
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+
+import datasets
+from autoloader.tuning.assistant import Assistant, AssistantError, CannotStartError, NoBatchError, OutOfTimeError
+from autoloader.tuning.laboratory import Subject
+from loader.chosen import NEEDS_FORK
+from tuning.subjects import Noting, Troubled, Unsendable, hang, kill, raise_key_error, still_running, subject
+
+METHODS = [
+    pytest.param("fork", marks=NEEDS_FORK),
+    pytest.param("forkserver", marks=[NEEDS_FORK, pytest.mark.slow_spawn]),
+    pytest.param("spawn", marks=pytest.mark.slow_spawn),
+]
+PATIENCE_SECONDS = 120.0
+
+
+def start(method: str, measured: Subject, seconds: float = PATIENCE_SECONDS) -> Assistant:
+    """
+    Return a child that is given so many seconds.
+    """
+    return Assistant(method, measured, monotonic() + seconds)
+
+
+def settings(method: str, workers: int) -> dict[str, Any]:
+    """
+    Return the arguments of a DataLoader.
+    """
+    return {"num_workers": workers, **({"multiprocessing_context": method} if workers else {})}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_child_answers_one_question_after_the_other(method: str) -> None:
+    """
+    A profile, a batch, and runs with workers and without.
+    """
+    with start(method, subject(datasets.Numbers(), worker_init_fn=datasets.seed_by_numpy)) as child:
+        assert child.ask("profile", 1 << 20).batches == 8
+        assert child.batch().tolist() == [[index, 1] for index in range(28, 32)]
+        assert child.ask("run", settings(method, 0), 3, 0.0, is_busy=False).batches == 3
+        assert child.ask("run", settings(method, 2), 3, 0.0, is_busy=True).batches == 6
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_error_of_the_dataset_is_told_and_the_child_goes_on(method: str) -> None:
+    """
+    Here of a dataset that raises in workers only: its own traceback, from the worker.
+    """
+    with start(method, subject(Troubled(raise_key_error, only_in_workers=True))) as child:
+        with pytest.raises(AssistantError) as raised:
+            child.ask("run", settings(method, 1), 1, 0.0, is_busy=False)
+        assert str(raised.value).splitlines()[-1] == "KeyError: 'no such sample'"
+        assert child.ask("profile", 1 << 20).batches == 8
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_worker_that_dies_is_an_error_and_the_child_goes_on(method: str) -> None:
+    """
+    Inline is still an answer.
+    """
+    with start(method, subject(Troubled(kill, only_in_workers=True))) as child:
+        with pytest.raises(AssistantError, match="DataLoader worker"):
+            child.ask("run", settings(method, 1), 1, 0.0, is_busy=False)
+        assert child.ask("run", settings(method, 0), 3, 0.0, is_busy=False).batches == 3
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("only_in_workers", [False, True], ids=["everywhere", "in-workers"])
+def test_child_that_hangs_ends_in_time_with_its_workers(method: str, only_in_workers: bool, tmp_path: Path) -> None:
+    """
+    Whatever the dataset waits for.
+    """
+    data = Noting(tmp_path, hang, only_in_workers=only_in_workers)
+    deadline = monotonic() + PATIENCE_SECONDS
+    with Assistant(method, subject(data), deadline) as child:
+        child._connection.send(("run", (settings(method, 2 if only_in_workers else 0), 1, 0.0), {"is_busy": False}))
+        while len(list(tmp_path.iterdir())) < 1 + only_in_workers and monotonic() < deadline:
+            sleep(0.02)
+        child._deadline = monotonic()
+        with pytest.raises(OutOfTimeError, match="^no batch came$"):
+            child._receive("no batch came")
+    assert len(list(tmp_path.iterdir())) == 1 + only_in_workers
+    assert still_running(tmp_path) == []
+
+
+@NEEDS_FORK
+def test_child_that_dies_is_an_error_for_each_question() -> None:
+    """
+    The exit code is that of the process: minus the number of the signal.
+    """
+    with start("fork", subject(Troubled(kill))) as child:
+        for _ in range(2):
+            with pytest.raises(AssistantError, match="^the process that measures ended with exit code -9$"):
+                child.ask("profile", 1 << 20)
+
+
+@NEEDS_FORK
+def test_dataset_without_a_batch_is_an_error_of_its_own() -> None:
+    """
+    Nobody has raised anything.
+    """
+    with start("fork", subject(datasets.Numbers(0))) as child, pytest.raises(NoBatchError):
+        child.ask("profile", 1 << 20)
+
+
+@NEEDS_FORK
+def test_batch_that_cannot_be_pickled_is_an_error() -> None:
+    """
+    The profile says so before.
+    """
+    with start("fork", subject(Unsendable(), collate_fn=list)) as child:
+        assert child.ask("profile", 1 << 20).transfer_seconds is None
+        with pytest.raises(AssistantError, match="Can't (pickle|get) local object"):
+            child.batch()
+
+
+@NEEDS_FORK
+def test_sampler_that_raises_is_an_error_of_the_first_question() -> None:
+    """
+    The child itself starts.
+    """
+    broken = (1 // 0 for _ in range(3))
+    with start("fork", subject(datasets.Numbers(), sampler=broken)) as child, pytest.raises(AssistantError) as raised:
+        child.ask("profile", 1 << 20)
+    assert str(raised.value).splitlines()[-1].startswith("ZeroDivisionError: ")
+
+
+@pytest.mark.slow_spawn
+def test_subject_that_cannot_be_pickled_starts_no_child() -> None:
+    """
+    A generator as sampler, where it would have to be pickled.
+    """
+    generator = (index for index in range(3))
+    with pytest.raises(CannotStartError, match="^TypeError: cannot pickle 'generator' object$"):
+        start("spawn", subject(datasets.Numbers(), sampler=generator)).__enter__()
+    assert next(generator) == 0
+
+
+@NEEDS_FORK
+def test_interrupt_while_the_child_starts_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Ctrl-C may come at any moment.
+    """
+    pids: list[int] = []
+
+    def interrupted(child: Assistant, otherwise: str) -> None:
+        pids.append(child._process.pid)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Assistant, "_receive", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        start("fork", subject(datasets.Numbers())).__enter__()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)
+
+
+@NEEDS_FORK
+def test_child_reads_an_open_file_without_moving_the_position_of_its_parent(tmp_path: Path) -> None:
+    """
+    Also where the dataset hides it.
+    """
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(range(40)))
+    with path.open("rb") as file:
+        file.read(5)
+        before = os.lseek(file.fileno(), 0, os.SEEK_CUR)
+        data = datasets.FromFile(file)
+        with start("fork", subject(data)) as child:
+            assert child.ask("profile", 1 << 20).batches == 8
+            assert sorted(child.batch().tolist()) == [4, 5, 6, 7]
+        assert (os.lseek(file.fileno(), 0, os.SEEK_CUR), file.tell(), file.read(1)) == (before, 5, b"\x05")
+
+
+ORPHAN = """
+import os, sys, time
+from pathlib import Path
+from autoloader.tuning.assistant import Assistant
+from tuning.subjects import Noting, hang, subject
+
+if __name__ == "__main__":
+    data = Noting(Path(sys.argv[1]), hang)
+    with Assistant(sys.argv[2], subject(data), time.monotonic() + 1000) as child:
+        child.ask("profile", 0)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow_spawn)])
+def test_child_that_hangs_ends_with_its_parent(method: str, tmp_path: Path) -> None:
+    """
+    When that is killed, and can end nothing any more.
+    """
+    script, seen = tmp_path / "orphan.py", tmp_path / "seen"
+    script.write_text(ORPHAN)
+    seen.mkdir()
+    tests = str(Path(__file__).parents[1])
+    command = [sys.executable, str(script), str(seen), method]
+    parent = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": tests})
+    deadline = monotonic() + PATIENCE_SECONDS
+    while not list(seen.iterdir()) and monotonic() < deadline and parent.poll() is None:
+        sleep(0.05)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    assert len(list(seen.iterdir())) == 1
+    assert still_running(seen) == []
+
+
+@NEEDS_FORK
+def test_second_interrupt_waits_until_the_child_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    It is raised then.
+    """
+    child = start("fork", subject(datasets.Numbers())).__enter__()
+    process = child._process
+    kills = process.kill
+    monkeypatch.setattr(process, "kill", lambda: (os.kill(os.getpid(), signal.SIGINT), kills()))
+    sentinel, pid = process.sentinel, process.pid
+    assert not wait([sentinel], 0)
+    with pytest.raises(KeyboardInterrupt):
+        child.__exit__()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)

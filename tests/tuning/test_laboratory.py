@@ -1,0 +1,204 @@
+"""
+Measuring in this very process: what is loaded, in which order, how often, and what is left behind.
+"""
+
+import io
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import datasets
+from autoloader.tuning.laboratory import Laboratory, NothingToLoadError, Run, _timed, _told
+from tuning.subjects import OneShot, OpenedLater, Troubled, raise_key_error, raise_stop_iteration, subject
+
+INLINE = {"num_workers": 0}
+
+
+class Seen(datasets.Numbers):
+    """
+    Notes which samples were fetched.
+    """
+
+    def __init__(self, length: int = 40) -> None:
+        super().__init__(length)
+        self.seen: list[int] = []
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.seen.append(index)
+        return super().__getitem__(index)
+
+
+def run(laboratory: Laboratory, rounds: int = 2) -> Run:
+    """
+    Return a run inline.
+    """
+    return laboratory.run(INLINE, rounds, 0.0, is_busy=False)
+
+
+def test_profile_is_of_eight_batches() -> None:
+    """
+    Of four samples each: two tensors' numbers, 16 bytes a sample and what pickle adds.
+    """
+    profile = Laboratory(subject(Seen())).profile(1 << 20)
+    assert (profile.batches, profile.batch_samples, profile.step_seconds) == (8, 4, None)
+    assert profile.batch_bytes >= 4 * 16
+
+
+@pytest.mark.parametrize(
+    ("length", "batches"), [pytest.param(9, 3, id="three-batches"), pytest.param(1, 1, id="one-sample")]
+)
+def test_profile_of_a_stream_ends_with_it(length: int, batches: int) -> None:
+    """
+    Its last batch may be a smaller one.
+    """
+    profile = Laboratory(subject(datasets.Stream(length))).profile(1 << 20)
+    assert profile.batches == batches
+
+
+def test_measurements_go_on_where_the_last_one_ended() -> None:
+    """
+    Eight batches for the profile, then one and two rounds; after ten batches the samples begin anew.
+    """
+    data = Seen()
+    laboratory = Laboratory(subject(data))
+    laboratory.profile(1 << 20)
+    assert run(laboratory).batches == 2
+    assert data.seen == [*range(40), *range(4)]
+
+
+def test_sampler_that_can_be_drawn_from_once_is_repeated() -> None:
+    """
+    A generator of indices, for instance.
+    """
+    data = Seen()
+    laboratory = Laboratory(subject(data, sampler=iter([[3, 1], [2]])))
+    laboratory.profile(1 << 20)
+    assert data.seen == [3, 1, 2] * 4
+    assert laboratory.profile(1 << 20).batches == 8
+
+
+def test_samples_without_batches() -> None:
+    """
+    As with ``batch_size=None``.
+    """
+    profile = Laboratory(subject(Seen(), sampler=range(40), makes_batches=False, collate_fn=list)).profile(1 << 20)
+    assert (profile.batches, profile.batch_samples) == (8, 1)
+
+
+def test_dataset_that_fetches_many_at_once_is_asked_so() -> None:
+    """
+    Its samples cannot be told apart.
+    """
+    profile = Laboratory(subject(datasets.ManyAtOnce(), collate_fn=list)).profile(1 << 20)
+    assert (profile.batch_samples, profile.sample_deviation_seconds) == (4, None)
+
+
+def test_batch_is_the_last_one_of_the_profile() -> None:
+    """
+    None is loaded for it.
+    """
+    data = Seen()
+    laboratory = Laboratory(subject(data, collate_fn=datasets.add_hundred))
+    laboratory.profile(1 << 20)
+    batch = torch.load(io.BytesIO(laboratory.batch()), weights_only=True)
+    assert batch.tolist() == [[index + 100, 101] for index in range(28, 32)]
+    assert data.seen == list(range(32))
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [
+        pytest.param(partial(subject, datasets.Numbers(0)), id="no-samples"),
+        pytest.param(partial(subject, datasets.Stream(0)), id="empty-stream"),
+        pytest.param(partial(subject, datasets.Numbers(), sampler=[]), id="empty-sampler"),
+    ],
+)
+def test_nothing_to_load_is_seen(empty: Callable[[], Any]) -> None:
+    """
+    By the profile and by a run.
+    """
+    with pytest.raises(NothingToLoadError):
+        Laboratory(empty()).profile(1 << 20)
+    with pytest.raises(NothingToLoadError):
+        run(Laboratory(empty()))
+
+
+def test_one_shot_stream_is_used_up_by_the_profile() -> None:
+    """
+    Nothing is left to try.
+    """
+    laboratory = Laboratory(subject(OneShot(20)))
+    assert laboratory.profile(1 << 20).batches == 5
+    with pytest.raises(NothingToLoadError):
+        run(laboratory)
+
+
+@pytest.mark.parametrize("measure", ["profile", "run"])
+def test_stop_iteration_of_a_dataset_is_an_error(measure: str) -> None:
+    """
+    It is not the end of the samples.
+    """
+    laboratory = Laboratory(subject(Troubled(raise_stop_iteration)))
+    with pytest.raises(StopIteration):
+        laboratory.profile(1 << 20) if measure == "profile" else run(laboratory)
+
+
+@pytest.mark.parametrize(
+    ("stamps", "ahead", "seconds"),
+    [
+        pytest.param([1, 2, 3, 4, 5], 1, (1, 1.0, 4), id="inline"),
+        pytest.param([2, 2, 2, 2, 4, 4, 6, 6], 4, (2, 1.0, 4), id="two-rounds-of-two-workers"),
+        pytest.param([2, 2, 4], 2, (2, 2.0, 1), id="stream-ends-in-the-second-round"),
+        pytest.param([2, 2], 2, (2, 1.0, 2), id="stream-ends-in-the-first"),
+        pytest.param([3], 1, (3, 3.0, 1), id="one-batch"),
+    ],
+)
+def test_what_comes_after_the_batches_ahead_is_timed(
+    stamps: list[float], ahead: int, seconds: tuple[float, float, int]
+) -> None:
+    """
+    From the begin at 0: the first batch, the time of a step, and how many were timed.
+    """
+    assert _timed(0.0, stamps, ahead) == seconds
+
+
+def test_dataset_is_left_as_it_was_found(tmp_path: Path) -> None:
+    """
+    A forked worker would share what the profile has opened.
+    """
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(range(40)))
+    data = OpenedLater(path)
+    laboratory = Laboratory(subject(data))
+    laboratory.profile(1 << 20)
+    assert (data.file, data.pid) == (None, 0)
+    run(laboratory)
+    assert (data.file, data.pid) == (None, 0)
+
+
+def fails(samples: Any) -> Any:
+    """
+    Be a collate function that raises from another error.
+    """
+    try:
+        raise_key_error()
+    except KeyError as error:
+        raise ValueError("cannot collate") from error
+
+
+def test_error_is_told_without_our_own_calls() -> None:
+    """
+    With its cause, and with torch's calls and the dataset's.
+    """
+    with pytest.raises(ValueError, match="cannot collate") as raised:
+        Laboratory(subject(datasets.Numbers(), collate_fn=fails)).profile(1 << 20)
+    lines = _told(raised.value).splitlines()
+    assert lines[-1] == "ValueError: cannot collate"
+    assert "KeyError: 'no such sample'" in lines
+    assert not [line for line in lines if "/autoloader/" in line]
+    assert [line for line in lines if "in raise_key_error" in line]
+    assert [line for line in lines if "in fetch" in line]
