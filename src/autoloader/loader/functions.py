@@ -68,9 +68,9 @@ def calibrate(
     Args:
         args: As for auto_loader.
         budget_seconds: Seconds that all of it may take.
-        step: What the training does with a batch, a function that takes one; it is called up to four times, in this process,
-            and should not return before its work is done (``torch.cuda.synchronize()``). Without it the fastest loading
-            is looked for.
+        step: What the training does with a batch, a function that takes one. It is called up to four times, in this
+            process, and should not return before its work is done (``torch.cuda.synchronize()``). Without it the
+            fastest loading is looked for.
         kwargs: As for auto_loader.
 
     Raises:
