@@ -3,6 +3,7 @@ What one process uses: memory, open files, threads, and what it is doing.
 """
 
 import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -113,3 +114,22 @@ def open_descriptors() -> frozenset[tuple[int, int, int]] | None:
             continue
         found.add((number, status.st_dev, status.st_ino))
     return frozenset(found)
+
+
+def positions_of_files() -> dict[tuple[int, int, int], int]:
+    """
+    Return where each open descriptor of a regular file of this process that can be read stands, in bytes.
+
+    Its keys are those of :func:`open_descriptors`; empty where the system does not tell.
+    """
+    found = {}
+    for key in open_descriptors() or ():
+        try:
+            if stat.S_ISREG(os.fstat(key[0]).st_mode):
+                with open(f"/proc/self/fdinfo/{key[0]}", encoding="ascii") as file:
+                    fields = dict(line.split(":", 1) for line in file.read().splitlines() if ":" in line)
+                if int(fields["flags"], 8) & os.O_ACCMODE != os.O_WRONLY:
+                    found[key] = int(fields["pos"])
+        except (OSError, ValueError, KeyError):
+            continue
+    return found

@@ -61,6 +61,9 @@ class Profile:
     """What the very first sample took beyond an ordinary one, as far as it stands out, as by opening files."""
     collate_seconds: float = 0.0
     """Seconds that ``collate_fn`` takes to make a batch, all of them CPU seconds."""
+    inline_batch_seconds: float | None = None
+    """Seconds that loading a batch took where torch computed at all its threads, as it does not in a worker; ``None``
+    where none was loaded so."""
     batch_bytes: int | None = None
     """Bytes of a batch as it travels from a worker; ``None`` where it cannot be pickled."""
     transfer_seconds: float | None = None

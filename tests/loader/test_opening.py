@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset, SequentialSampler
 
 from autoloader import AutoLoader, auto_loader, plan_loader
 from autoloader.engine import inner
 from autoloader.engine.processes import WorkerStartError
+from autoloader.policy.model import is_at_one_thread
 from loader.chosen import NEEDS_FORK, chosen, epochs_of, seed_all
 
 pytestmark = pytest.mark.usefixtures("measuring")
@@ -230,8 +231,9 @@ def test_measurement_goes_on_in_the_next_epoch_after_an_early_break() -> None:
         assert loader.plan.choices["num_workers"].rule == "num_workers.no-accelerator"
         samples, pids = fetched(loader)
         assert samples == list(range(48))
-        assert os.getpid() not in pids
-        assert "by what was measured" in loader.plan.choices["num_workers"].because
+        assert set(pids[:4]) == {os.getpid()}  # the first that was followed by another one
+        assert os.getpid() not in pids[4:]
+        assert loader.plan.choices["num_workers"].rule == "num_workers.measured"
 
 
 @NEEDS_FORK
@@ -360,20 +362,53 @@ class Threads(Waits):
         return index, torch.get_num_threads()
 
 
-def test_what_was_measured_inline_loads_as_it_was_measured() -> None:
+def test_first_batches_load_at_one_thread_and_at_all() -> None:
     """
-    At one thread, in all epochs and with the plan of another loader; the training has its threads between batches.
+    And the rest in the faster of the two ways; the training has its threads between batches, and the user's zero too.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
         with auto_loader(Threads(4000, 0), 4) as loader:
-            for _ in range(2):
-                assert set(fetched(loader)[1]) == {1}
-                assert torch.get_num_threads() == 2
-        with auto_loader(Threads(400, 0), 4, plan=loader.plan) as other:
-            assert set(fetched(other)[1]) == {1}
+            threads = fetched(loader)[1]
+            assert (set(threads[:4]), set(threads[4:8])) == ({1}, {2})
+            assert torch.get_num_threads() == 2
+            profile = loader._first.profile
+            assert profile is not None
+            expected = {1} if is_at_one_thread(profile) else {2}
+            assert set(threads[8:]) == expected == set(fetched(loader)[1])
         with auto_loader(Threads(400, 0), 4, num_workers=0) as other:
             assert set(fetched(other)[1]) == {2}
     finally:
         torch.set_num_threads(before)
+
+
+@NEEDS_FORK
+def test_epoch_that_ends_with_the_measurement_starts_nothing() -> None:
+    """
+    There is nothing left to load for workers that would start after the last batch.
+    """
+    with auto_loader(Waits(8), 4) as loader:
+        fetched(loader)
+        assert loader._inners.kept is None
+        assert loader.plan.choices["num_workers"].rule == "num_workers.batches-per-epoch"
+        assert loader._first._clock is not None
+        assert loader._first._clock.last_batch is None  # it is the training's
+
+
+class Given(Waits):
+    """
+    Gives what it was asked for.
+    """
+
+    def __getitem__(self, indices: Any) -> Any:
+        return {"indices": indices}
+
+
+def test_list_of_indices_is_the_samplers_own_where_the_dataset_gets_it() -> None:
+    """
+    Frameworks make lists of the same class anew.
+    """
+    sampler = BatchSampler(SequentialSampler(range(12)), 4, False)
+    with auto_loader(Given(12, 0), batch_size=None, sampler=sampler) as loader:
+        assert {type(batch["indices"]) for batch in loader} == {list}

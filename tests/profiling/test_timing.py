@@ -4,6 +4,8 @@ The clock that times first batches: what counts as a sample, a first access, a s
 Time is told by the tests, on both clocks, so that every number is known.
 """
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
@@ -86,7 +88,59 @@ def test_profile_is_over_after_a_third_of_a_second(time: Time) -> None:
     """
     clock = BatchClock()
     load(clock, time, [0.1, 0.1, 0.1])
+    assert clock.has_enough_batches
+    assert not clock.has_seen_enough  # the training has not come back yet
+    clock.note_asked()
     assert clock.has_seen_enough
+
+
+def test_step_is_not_waited_for_for_ever(time: Time) -> None:
+    """
+    A loop that always leaves after the first batch has none.
+    """
+    clock = BatchClock()
+    for batches in range(4):
+        assert clock.has_seen_enough == (batches >= 4)
+        clock.begin_epoch()
+        load(clock, time, [0.01])
+    assert clock.has_seen_enough
+
+
+def test_empty_batches_are_not_counted(time: Time) -> None:
+    """
+    They say nothing of others.
+    """
+    clock = BatchClock()
+    for samples in ([], [], [0.2]):
+        load(clock, time, samples)
+    assert clock.count == 1
+    assert clock.profile(SENT).batch_samples == 1
+
+
+def test_batch_at_all_threads_is_told_apart(time: Time) -> None:
+    """
+    What a sample costs is seen at one thread, as a worker would load it.
+    """
+    clock = BatchClock()
+    load(clock, time, [0.01, 0.01], collate=0.1)
+    clock.is_at_one_thread = False
+    load(clock, time, [0.02, 0.02], collate=0.01)
+    profile = clock.profile(SENT)
+    assert (profile.batches, profile.sample_seconds) == (2, pytest.approx(0.01))
+    assert profile.collate_seconds == pytest.approx(0.1)
+    assert profile.inline_batch_seconds == pytest.approx(0.05)
+
+
+def test_list_that_reaches_the_dataset_is_the_samplers_own(time: Time) -> None:
+    """
+    Where samples are not fetched one by one, and wherever the list is copied or pickled.
+    """
+    indices = [1, 2]
+    assert BatchClock(goes_one_by_one=False).begin(indices) is indices
+    timed = BatchClock().begin(indices)
+    for same in (copy.copy(timed), copy.deepcopy(timed), pickle.loads(pickle.dumps(timed))):
+        assert type(same) is list
+        assert same == indices
 
 
 def test_first_access_stands_apart(time: Time) -> None:

@@ -74,18 +74,87 @@ def test_undo_reaches_wrapped_datasets_and_their_dictionaries() -> None:
     assert inner.files == {"a": 1}
 
 
-def test_undo_leaves_what_the_user_has_set_since() -> None:
+def test_nothing_is_undone_where_the_user_has_set_something_since() -> None:
     """
-    Only what fetching has set is taken back.
+    It is not known what belongs together.
     """
     data = Data(difficulty=1, file=None)
     traces = FetchTraces(data)
     traces.begin()
-    data.difficulty, data.file = 2, object()
+    data.difficulty, data.file = 2, "open"
     traces.end()
     data.difficulty = 3
     traces.undo()
-    assert vars(data) == {"difficulty": 3, "file": None}
+    assert vars(data) == {"difficulty": 3, "file": "open"}
+
+
+def test_what_the_user_sets_between_batches_stays() -> None:
+    """
+    A number that fetching counts on is not set back over the user's own.
+    """
+    data = Data(count=0)
+    traces = FetchTraces(data)
+    for _ in range(2):
+        traces.begin()
+        data.count += 1
+        traces.end()
+        data.count = 1000
+    traces.undo()
+    assert data.count == 1000
+
+
+@pytest.mark.parametrize("flag", [[], Data(is_open=False)])
+def test_nothing_is_undone_where_more_has_changed_than_attributes(flag: Any) -> None:
+    """
+    A dataset that notes elsewhere that its file is open would never open it again.
+    """
+    data = Data(file=None, flag=flag)
+    traces = FetchTraces(data)
+    traces.begin()
+    data.file = "open"
+    if isinstance(flag, list):
+        flag.append(1)
+    else:
+        flag.is_open = True
+    traces.end()
+    traces.undo()
+    assert data.file == "open"
+
+
+@NEEDS_LIST
+@pytest.mark.parametrize("buffering", [0, -1])
+def test_file_that_was_open_before_counts_once_it_is_read(buffering: int, tmp_path: Path) -> None:
+    """
+    Whoever holds it, forked workers would move its position under one another; one that is not read harms nobody.
+    """
+    (tmp_path / "data").write_bytes(bytes(100_000))
+    with (tmp_path / "data").open("rb", buffering=buffering) as read, (tmp_path / "data").open("rb") as other:
+        traces = FetchTraces(Data())
+        for reads in (False, True):
+            traces.begin()
+            if reads:
+                read.seek(70_000)
+                read.read(10)
+            traces.end()
+            assert traces.has_open_files == reads
+        assert not other.closed
+
+
+@NEEDS_LIST
+def test_every_new_file_counts_once_samples_were_fetched_unseen(tmp_path: Path) -> None:
+    """
+    A log, which is only written, is none of the dataset's.
+    """
+    (tmp_path / "data").write_bytes(b"data")
+    traces = FetchTraces(Data())
+    traces.begin()
+    traces.end()
+    with (tmp_path / "log").open("w"):
+        traces.suspect_new_files()
+        assert not traces.has_open_files
+        with (tmp_path / "data").open("rb"):
+            traces.suspect_new_files()
+            assert traces.has_open_files
 
 
 @NEEDS_LIST

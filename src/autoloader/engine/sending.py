@@ -2,6 +2,7 @@
 What it costs to send a batch from one process to another, seen without another process.
 """
 
+import contextlib
 import io
 from collections.abc import Sequence
 from multiprocessing.reduction import ForkingPickler
@@ -31,16 +32,20 @@ class _TensorsApart(ForkingPickler):
 
     def __init__(self, stream: io.BytesIO) -> None:
         super().__init__(stream)
-        self.tensors: list[Any] = []
+        self.sizes: list[int] = []
+        """Bytes of what was set aside."""
 
     def persistent_id(self, value: Any) -> int | None:
         """
-        Return what stands in the pickle for a tensor.
+        Return what stands in the pickle for a tensor or a large array.
         """
-        if not isinstance(value, torch.Tensor):
+        if isinstance(value, torch.Tensor):
+            self.sizes.append(value.element_size() * value.nelement() if value.device.type == "cpu" else 0)
+        elif type(value).__module__ == "numpy" and getattr(value, "nbytes", 0) >= SMALL_BYTES:
+            self.sizes.append(int(value.nbytes))  # is copied as well, and too large to be pickled here
+        else:
             return None
-        self.tensors.append(value)
-        return len(self.tensors)
+        return len(self.sizes)
 
 
 def try_to_send(batch: Any, most_shared_bytes: int) -> Sent | None:
@@ -58,7 +63,7 @@ def try_to_send(batch: Any, most_shared_bytes: int) -> Sent | None:
     except Exception:  # noqa: BLE001 (the user's __reduce__ may raise anything)
         return None
     pickled = perf_counter() - begun
-    sizes = [each.element_size() * each.nelement() for each in pickler.tensors if each.device.type == "cpu"]
+    sizes = pickler.sizes
     return Sent(len(stream.getbuffer()) + sum(sizes), pickled + _seconds_to_share(sizes, most_shared_bytes))
 
 
@@ -67,11 +72,12 @@ def _seconds_to_share(sizes: Sequence[int], most_shared_bytes: int) -> float:
     Return how long it takes to put tensors of so many bytes into shared memory, by a copy of the first of them.
     """
     left, copied, seconds = min(most_shared_bytes, MOST_COPIED_BYTES), 0, 0.0
-    for size in sizes:
-        part = min(size, left)
-        if part:
-            seconds += min(_seconds_to_copy(part) for _ in range(COPIES if part < SMALL_BYTES else 1))
-            copied, left = copied + part, left - part
+    with contextlib.suppress(RuntimeError, OSError):  # shared memory may be full by now
+        for size in sizes:
+            part = min(size, left)
+            if part:
+                seconds += min(_seconds_to_copy(part) for _ in range(COPIES if part < SMALL_BYTES else 1))
+                copied, left = copied + part, left - part
     return seconds * sum(sizes) / copied if copied else 0.0
 
 

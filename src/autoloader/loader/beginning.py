@@ -12,7 +12,6 @@ from ..engine.pools import AtOneThread
 from ..engine.processes import WorkerStartError
 from ..errors import ArgumentError
 from ..findings import describe
-from ..policy import MEASURED
 from ..policy.multiprocessing_context import method_name
 from ..probe import probe_memory
 from ..profiling import BatchClock
@@ -85,14 +84,13 @@ def begin_epoch(
     if inner.issued is None and inner.stream is None:
         served = 0
     course.progress = Progress(number, inner.issued, inner.stream, beginning.begun_with, served=served)
-    is_measured = loader._first.profile is not None or loader.plan.choices["num_workers"].rule in MEASURED
-    if is_measured and clock is None and not inner.has_workers:
+    if clock is None and not inner.has_workers and loader._first.loads_at_one_thread(loader.plan):
         source = AtOneThread(source)
     opening: Opening | Confirmation | None = None
     if clock is not None:
         opening = Opening(loader, inner, source, clock=clock, continue_elsewhere=continue_elsewhere)
     elif loader._first.is_to_confirm and inner.has_workers:
-        opening = Confirmation(loader, inner, source)
+        opening = Confirmation(loader, source)
     iterator = LoaderIterator(
         inner,
         opening or source,

@@ -7,16 +7,18 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from torch.utils.data import Subset
+
 from ..calibration import Calibration
 from ..engine.sending import try_to_send
 from ..errors import CalibrationError
 from ..facts import HostFacts
 from ..findings import describe
 from ..plan import LoaderRequest, Plan
-from ..policy import Measured, Outlook, can_be_measured, cpus_of_rank, expected_epochs_left, recommend
-from ..policy.model import step_seconds
+from ..policy import MEASURED, Measured, Outlook, can_be_measured, cpus_of_rank, expected_epochs_left, recommend
+from ..policy.model import is_at_one_thread, step_seconds
 from ..policy.multiprocessing_context import method_name
-from ..profiling import BatchClock, FetchTraces
+from ..profiling import BatchClock, FetchTraces, Sent
 from ..profiling.inspect import length_of
 from ..records import NO_LIMIT, seconds_text
 from ..store import Store
@@ -62,6 +64,9 @@ class FirstBatches:
         self._clock: BatchClock | None = None
         self._epochs_begun = 0
         self._is_stale = self._is_confirmed = self._has_calibrated = False
+        self._seen: list[float] = []
+        self._sent: Sent | None = None
+        self._key: dict[str, Any] = {}
 
     def recall(self, loader: "AutoLoader[Any]", store: Store) -> None:
         """
@@ -122,21 +127,50 @@ class FirstBatches:
         is_recalled = self.recalled is not None and self.profile is self.recalled.profile
         return is_recalled and not self._is_confirmed
 
-    def confirm(self, loader: "AutoLoader[Any]", seen: Sequence[float]) -> None:
+    def note_batch(self, loader: "AutoLoader[Any]") -> None:
         """
-        See whether what samples took in workers, in seconds by batch, fits what is remembered.
+        Look at a batch that was timed, if it may be the last one, and let go of it.
+        """
+        clock = self._clock
+        if clock is not None:
+            if clock.has_enough_batches:
+                self._sent = try_to_send(clock.last_batch, shared_bytes(loader._facts))
+            clock.last_batch = None
+
+    def loads_at_one_thread(self, plan: Plan) -> bool:
+        """
+        Return whether what loads inline is known to load no slower with torch at one thread.
+        """
+        if self.profile is not None:
+            return is_at_one_thread(self.profile)
+        return plan.choices["num_workers"].rule in MEASURED
+
+    def note_seen(self, loader: "AutoLoader[Any]", batch_seconds: float) -> bool:
+        """
+        Note what fetching a batch took in a worker, and return whether more is to be noted.
+
+        After the first batches of all workers, in however many epochs, that has to fit what is remembered.
+        """
+        workers = loader.plan.value("num_workers") or 1
+        self._seen.append(batch_seconds)
+        if len(self._seen) >= SEEN_ROUNDS * workers:
+            self._confirm(loader, workers, self._seen[workers:])
+        return not self._is_confirmed
+
+    def _confirm(self, loader: "AutoLoader[Any]", workers: int, seen: Sequence[float]) -> None:
+        """
+        See whether what fetching took, in seconds by batch, fits what is remembered.
 
         It may take half of that, or half as long again, and where workers share the CPUs as long as they have to.
         """
-        recalled, workers = self.recalled, loader.plan.value("num_workers")
-        self._is_confirmed = True
+        self._is_confirmed, recalled = True, self.recalled
         if recalled is None:
             return
         profile, middle = recalled.profile, statistics.median(seen)
-        side_by_side = workers * step_seconds(profile, workers, cpus_of_rank(loader._facts)) / profile.batch_samples
-        most = (1 + OFF) * max(profile.sample_seconds, side_by_side)
-        if not (1 - OFF) * profile.sample_seconds <= middle <= most:
-            took = f"{seconds_text(middle)} a sample instead of {seconds_text(profile.sample_seconds)}"
+        usual = profile.batch_samples * profile.sample_seconds
+        side_by_side = workers * step_seconds(profile, workers, cpus_of_rank(loader._facts))
+        if not (1 - OFF) * usual <= middle <= (1 + OFF) * max(usual, side_by_side):
+            took = f"{seconds_text(middle)} a batch instead of {seconds_text(usual)}"
             logger.info("store: what an earlier run has measured does not fit any more: %s", took)
             self._is_stale = True
 
@@ -146,7 +180,7 @@ class FirstBatches:
         """
         if not self._is_stale:
             return
-        self._is_stale, self.recalled, self.profile = False, None, None
+        self._is_stale, self.recalled, self.profile, self._seen = False, None, None, []
         loader._inners.drop_kept()
         if _may_choose(loader):
             loader._take_plan(recommend(loader._look_again(), loader._traits, request_of(loader)))
@@ -192,7 +226,8 @@ class FirstBatches:
         if not is_possible:
             return None
         if self._clock is None:
-            self._clock, self.traces = BatchClock(), FetchTraces(loader.dataset)
+            self._clock = BatchClock(goes_one_by_one=_goes_one_by_one(loader))
+            self.traces, self._key = FetchTraces(loader.dataset), key_of(loader, request_of(loader))
         self._clock.begin_epoch()
         return self._clock
 
@@ -207,16 +242,18 @@ class FirstBatches:
         clock, self._clock = self._clock, None
         loader._look_again()
         if clock is not None and clock.has_seen_enough:
-            self.profile = clock.profile(try_to_send(clock.last_batch, shared_bytes(loader._facts)))
+            self.profile = clock.profile(self._sent)
         elif self.profile is None:
             self._clock = clock
             return
         if not _may_choose(loader):
             return
         self._take(loader, self.profile, batches_left)
+        if clock is None and self.traces is not None:
+            self.traces.suspect_new_files()
         if clock is not None:
             found = Remembered(self.profile, *self._trials(self.profile))
-            remember(self._store, key_of(loader, request_of(loader)), found)
+            remember(self._store, self._key, found)  # of the dataset as it was before anything was fetched
 
     def undo_traces(self, plan: Plan) -> bool:
         """
@@ -240,6 +277,14 @@ class FirstBatches:
         if self.profile is not None:
             return not plan.value("num_workers")
         return self._clock is not None and self._clock.has_seen_enough
+
+
+def _goes_one_by_one(loader: "AutoLoader[Any]") -> bool:
+    """
+    Return whether torch fetches a sample for each index of a list, so that no code of the user's gets the list itself.
+    """
+    fetches = getattr(type(loader.dataset), "__getitems__", None)
+    return loader.batch_sampler is not None and (fetches is None or fetches is Subset.__getitems__)
 
 
 def _is_like(profile: Profile, remembered: Profile) -> bool:

@@ -4,15 +4,15 @@ Where a loader's first batches come from: loaded inline and timed, or from worke
 
 import weakref
 from collections.abc import Callable
-from operator import length_hint
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from ..engine.inner import InnerLoader
 from ..engine.pools import AtOneThread
 from ..profiling import BatchClock
 from ..profiling.inspect import length_of
 from .deaths import Deaths
-from .first_batches import SEEN_ROUNDS
 from .iterator import LoaderIterator
 
 if TYPE_CHECKING:
@@ -65,38 +65,51 @@ class Opening(_Source):
         continue_elsewhere: Callable[..., tuple[InnerLoader, Any, Deaths]],
     ) -> None:
         super().__init__()
-        self._loader, self._inner, self._source = loader, inner, AtOneThread(source)
+        self._loader, self._inner, self._source = loader, inner, source
+        self._at_one_thread = AtOneThread(source)
         self._clock, self._continue_elsewhere = clock, continue_elsewhere
 
     def __next__(self) -> Any:
         clock, traces = self._clock, self._loader._first.traces
         clock.note_asked()
-        if clock.has_seen_enough:
+        if clock.has_seen_enough and self._batches_left() != 0:
             return next(self._go_on())
         assert traces is not None
+        # The first batch as in a worker, the second one as without any.
+        clock.is_at_one_thread = not clock.count % 2 or torch.get_num_threads() == 1
         traces.begin()
         try:
-            batch = next(self._source)
+            batch = next(self._at_one_thread if clock.is_at_one_thread else self._source)
         finally:
             traces.end()
+        self._loader._first.note_batch(self._loader)
         clock.note_served()
         return batch
+
+    def _batches_left(self) -> int | None:
+        """
+        Return how many batches of the epoch are left; ``None`` where that is not known.
+        """
+        issued = self._inner.issued
+        total = None if issued is None else length_of(issued)
+        if issued is None or total is None:
+            return None
+        return max(0, total - issued.count + len(issued.outstanding))
 
     def _go_on(self) -> Any:
         """
         Return what the rest of the epoch comes from, and give it to the iterator, too.
         """
         loader, inner, iterator = self._loader, self._inner, self.iterator
-        assert inner.issued is not None
         inner.stop_timing()
-        total = length_of(inner.issued)
         with loader._inners.lock:
-            left = None if total is None else max(0, total - inner.issued.count + len(inner.issued.outstanding))
-            loader._first.choose(loader, left)
+            loader._first.choose(loader, self._batches_left())
             settings = loader._settle(stacklevel=5)
             if not settings.get("num_workers") and loader.plan.value("backend") != "thread":
-                iterator.draw_from(self._source)
-                return self._source
+                is_single = loader._first.loads_at_one_thread(loader.plan)
+                rest = self._at_one_thread if is_single else self._source
+                iterator.draw_from(rest)
+                return rest
             new, source, deaths = self._continue_elsewhere(loader, inner, settings)
             iterator.continue_with(new, source, deaths)
             return source
@@ -108,26 +121,15 @@ class Confirmation(_Source):
 
     Args:
         loader: Whose epoch it is.
-        inner: What loads the batches.
-        source: Its iterator over deliveries.
+        source: The iterator over deliveries.
     """
 
-    def __init__(self, loader: "AutoLoader[Any]", inner: InnerLoader, source: Any) -> None:
+    def __init__(self, loader: "AutoLoader[Any]", source: Any) -> None:
         super().__init__()
-        self._loader, self._inner, self._source = loader, inner, source
-        self._workers = inner.settings["num_workers"]
-        self._seen: list[float] = []
+        self._loader, self._source = loader, source
 
     def __next__(self) -> Any:
         delivery = next(self._source)
-        if delivery.seconds is not None:
-            self._seen.append(delivery.seconds / self._samples_of(delivery.position))
-        if len(self._seen) == SEEN_ROUNDS * self._workers:
-            self._loader._first.confirm(self._loader, self._seen[self._workers :])
+        if delivery.seconds is not None and not self._loader._first.note_seen(self._loader, delivery.seconds):
             self.iterator.draw_from(self._source)
         return delivery
-
-    def _samples_of(self, position: int | None) -> int:
-        if self._inner.issued is None:
-            return self._loader.batch_size or 1
-        return max(1, length_hint(self._inner.issued.outstanding.get(position or 0, ()), 1))

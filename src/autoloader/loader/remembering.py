@@ -12,7 +12,7 @@ from ..plan import LoaderRequest, plain
 from ..policy import POLICY
 from ..profiling import identify
 from ..profiling.inspect import length_of
-from ..records import from_json, to_json
+from ..records import NO_LIMIT, field_names, from_json, to_json
 from ..store import Store
 from ..traits import Profile
 
@@ -56,6 +56,7 @@ def key_of(loader: "AutoLoader[Any]", request: LoaderRequest) -> dict[str, Any]:
         "samples": length_of(loader.dataset),
         "batches": loader._traits.batches_per_epoch,
         "batch_size": request.batch_size,
+        "samplers": [type(loader.sampler).__qualname__, type(loader.batch_sampler).__qualname__],
         "fixed": fixed,
         "epochs": request.epochs,
         "versions": [torch.__version__, ".".join(map(str, sys.version_info[:3])), POLICY],
@@ -77,9 +78,18 @@ def recall(store: Store, key: dict[str, Any]) -> Remembered | None:
     except ValueError as error:
         logger.info("store: what was kept is no profile: %s", error)
         return None
-    if not isinstance(trials, str) or not (best is None or (isinstance(best, int) and best >= 0)):
+    is_count = best is None or (type(best) is int and best >= 0)
+    if not isinstance(trials, str) or not is_count or not _is_possible(profile):
         return None
     return Remembered(profile, best, trials)
+
+
+def _is_possible(profile: Profile) -> bool:
+    """
+    Return whether a profile holds only numbers that can have been measured.
+    """
+    numbers = [value for name in field_names(profile) if (value := getattr(profile, name)) is not None]
+    return profile.batch_samples > 0 and all(0 <= value < NO_LIMIT for value in numbers)  # NaN is neither
 
 
 def remember(store: Store, key: dict[str, Any], found: Remembered) -> None:

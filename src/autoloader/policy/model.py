@@ -72,6 +72,20 @@ def batch_seconds(profile: Profile) -> float:
     return profile.batch_samples * profile.sample_seconds + profile.collate_seconds
 
 
+def inline_seconds(profile: Profile) -> float:
+    """
+    Return what loading a batch takes in the training process in the faster of two ways: at one thread, or at all.
+    """
+    return batch_seconds(profile) if is_at_one_thread(profile) else profile.inline_batch_seconds or 0.0
+
+
+def is_at_one_thread(profile: Profile) -> bool:
+    """
+    Return whether loading in the training process is no slower with torch at one thread than at all of its threads.
+    """
+    return profile.inline_batch_seconds is None or batch_seconds(profile) <= profile.inline_batch_seconds
+
+
 def batch_cpu_seconds(profile: Profile) -> float:
     """
     Return the CPU seconds of the same.
@@ -100,7 +114,7 @@ def step_seconds(profile: Profile, workers: int, cpus: float) -> float:
     """
     own = profile.step_seconds or 0.0
     if not workers:
-        return own + batch_seconds(profile)
+        return own + inline_seconds(profile)
     transfer = profile.transfer_seconds or 0.0
     used = (profile.step_cpu_seconds or 0.0) + batch_cpu_seconds(profile) + 2 * transfer
     return max(own + transfer, (batch_seconds(profile) + transfer) / workers, used / cpus)

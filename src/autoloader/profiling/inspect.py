@@ -12,6 +12,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from ..traits import DatasetTraits, SampleKind
+from .parts import held_in
 
 _MOST_ATTRIBUTES = 64
 _MOST_DEPTH = 8
@@ -280,25 +281,21 @@ def _first_path(value: Any) -> str | None:
 
 def find_open_handle(dataset: Any) -> str | None:
     """
-    Return the name of the first attribute that is open on a file, in a dataset or in the first ones that it wraps.
+    Return the path of the first attribute that is open on a file, in a dataset or in what it holds some levels down.
     """
-    waiting = [dataset]
-    for _ in range(_MOST_DEPTH):
-        attributes = [item for part in waiting for item in _attributes(part).items()]
-        name = next((name for name, value in attributes if _is_open_handle(value)), None)
-        if name is not None:
-            return name
-        waiting = [inner for part in waiting for inner in _wrapped(part)][:_MOST_PARTS]
-    return None
+    return next((path for path, value in held_in(dataset) if _is_open_handle(value)), None)
 
 
 def _is_open_handle(value: Any) -> bool:
     """
-    Return whether *value* is an open file, or of a class by which libraries keep one open.
+    Return whether *value* is an open file that can be read, or of a class by which libraries keep one open.
     """
     kind = type(value)
-    if issubclass(kind, (io.FileIO, io.BufferedReader, io.BufferedRandom, io.BufferedWriter, io.TextIOWrapper)):
-        return True
+    if issubclass(kind, (io.FileIO, io.BufferedReader, io.BufferedRandom, io.TextIOWrapper)):
+        try:
+            return bool(value.readable()) and value.fileno() > 2  # a log, and what all processes share, is no data
+        except Exception:  # noqa: BLE001 (it is closed, or no file at all)
+            return False
     names = {f"{each.__module__.partition('.')[0]}.{each.__name__}" for each in kind.__mro__}
     return not names.isdisjoint(_HANDLES)
 

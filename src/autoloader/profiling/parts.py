@@ -2,6 +2,7 @@
 What a dataset is made of: the datasets that it wraps, and the generators of random numbers that it holds.
 """
 
+import contextlib
 import random
 import sys
 from collections import deque
@@ -72,20 +73,34 @@ def generators_in(*values: Any) -> dict[str, Any]:
     Those of Python's ``random.Random``, of numpy and of torch count; torch's on another device than the CPU do not.
     """
     kinds = _generator_kinds()
-    found: dict[str, Any] = {}
+    held = ((path, value) for path, value in _walk(values) if issubclass(type(value), kinds))
+    return {path: value for path, value in held if _has_own_state(value)}
+
+
+def held_in(value: Any) -> Iterator[tuple[str, Any]]:
+    """
+    Yield what an object holds some levels down, with the path that leads there from it, the widest first.
+    """
+    yield from ((path.partition(".")[2], each) for path, each in _walk((value,)) if "." in path)
+
+
+def _walk(values: Collection[Any]) -> Iterator[tuple[str, Any]]:
+    """
+    Yield what is held some levels down in *values*, by its path, and themselves by their number.
+
+    Generators of random numbers are not looked into.
+    """
+    kinds = _generator_kinds()
     waiting, seen = deque((str(place), value, 0) for place, value in enumerate(values)), set[int]()
     while waiting and len(seen) < _MOST_OBJECTS:
-        path, value, depth = (
-            waiting.popleft()
-        )  # the widest first: large data lies deeper than what belongs to the object
+        path, value, depth = waiting.popleft()  # the widest first: large data lies deeper than what belongs to it
         if id(value) in seen or type(value) in _LEAVES or depth > _MOST_DEPTH:
             continue
         seen.add(id(value))
+        yield path, value
         if not issubclass(type(value), kinds):
-            waiting.extend((f"{path}.{name}", each, depth + 1) for name, each in _held_by(value))
-        elif _has_own_state(value):
-            found[path] = value
-    return found
+            with contextlib.suppress(Exception):  # a container of the user's may raise anything
+                waiting.extend((f"{path}.{name}", each, depth + 1) for name, each in _held_by(value))
 
 
 def _generator_kinds() -> tuple[type, ...]:

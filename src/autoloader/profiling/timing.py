@@ -72,6 +72,9 @@ class _TimedIndices(list[Any]):
         super().__init__(indices)
         self._clock = clock
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(list.__iter__(self)),)  # whoever keeps or copies them has the sampler's own
+
     def __iter__(self) -> Iterator[Any]:
         note = self._clock.note_sample
         for index in list.__iter__(self):
@@ -91,6 +94,15 @@ class _Batch(NamedTuple):
     """Each of them; empty where they were fetched together."""
     fetch: _Moment
     collate_seconds: float
+    is_at_one_thread: bool
+    """Whether torch computed in the calling thread alone, as in a worker."""
+
+    @property
+    def seconds(self) -> float:
+        """
+        Return what all of it took.
+        """
+        return self.fetch.wall + self.collate_seconds
 
 
 class BatchClock:
@@ -100,10 +112,20 @@ class BatchClock:
     Args:
         enough_batches: After so many batches there is enough for a profile,
         enough_seconds: and after so many seconds of loading, too.
+        goes_one_by_one: Whether a sample is fetched for each of the indices in a list.
     """
 
-    def __init__(self, enough_batches: int = ENOUGH_BATCHES, enough_seconds: float = ENOUGH_SECONDS) -> None:
+    def __init__(
+        self,
+        enough_batches: int = ENOUGH_BATCHES,
+        enough_seconds: float = ENOUGH_SECONDS,
+        *,
+        goes_one_by_one: bool = True,
+    ) -> None:
         self._enough_batches, self._enough_seconds = enough_batches, enough_seconds
+        self._goes_one_by_one = goes_one_by_one
+        self.is_at_one_thread = True
+        """Whether the next batch is loaded with torch at one thread."""
         self._batches: list[_Batch] = []
         self._steps: list[_Moment] = []
         self._loading_seconds = 0.0
@@ -118,9 +140,24 @@ class BatchClock:
     @property
     def has_seen_enough(self) -> bool:
         """
-        Return whether a profile can be made.
+        Return whether a profile can be made. The training's own step belongs to it, unless that does not come for long.
+        """
+        is_known = bool(self._steps) or len(self._batches) >= 2 * self._enough_batches
+        return self.has_enough_batches and is_known
+
+    @property
+    def has_enough_batches(self) -> bool:
+        """
+        Return whether enough batches were timed.
         """
         return len(self._batches) >= self._enough_batches or self._loading_seconds >= self._enough_seconds
+
+    @property
+    def count(self) -> int:
+        """
+        Return how many batches were timed.
+        """
+        return len(self._batches)
 
     def begin(self, indices: Any) -> Any:
         """
@@ -129,7 +166,7 @@ class BatchClock:
         self._stamps, self._begun = [], _Moment.now()
         is_list = type(indices) is list
         self._count = len(indices) if is_list else 1
-        return _TimedIndices(indices, self) if is_list else indices
+        return _TimedIndices(indices, self) if is_list and self._goes_one_by_one else indices
 
     def note_sample(self) -> None:
         """
@@ -153,13 +190,16 @@ class BatchClock:
         return timed
 
     def _note_batch(self) -> None:
+        if not self._count:
+            return  # an empty batch says nothing of others
         ended = _Moment.now()
         fetch = self._collating.since(self._begun)
         samples = [later.since(earlier) for earlier, later in zip(self._stamps, self._stamps[1:], strict=False)]
         seen = sum(sample.wall for sample in samples)
         if len(samples) != self._count or seen < _MOST_OF_A_FETCH * fetch.wall:
             samples = []  # whoever went through the indices did not fetch a sample for each in turn
-        self._batches.append(_Batch(self._count, samples, fetch, ended.wall - self._collating.wall))
+        collate_seconds = ended.wall - self._collating.wall
+        self._batches.append(_Batch(self._count, samples, fetch, collate_seconds, self.is_at_one_thread))
         self._loading_seconds += ended.wall - self._begun.wall
 
     def begin_epoch(self) -> None:
@@ -189,7 +229,8 @@ class BatchClock:
         Args:
             sent: What sending the last batch costs; ``None`` where it cannot be pickled.
         """
-        batches, first_access = self._batches, 0.0
+        own = [batch.seconds for batch in self._batches if not batch.is_at_one_thread]
+        batches, first_access = [batch for batch in self._batches if batch.is_at_one_thread] or self._batches, 0.0
         each = [sample for batch in batches for sample in batch.samples]
         has_each = bool(each) and all(batch.samples for batch in batches)
         if not has_each:
@@ -204,13 +245,14 @@ class BatchClock:
             cpu = wall
         step = self._step(batches[-1])
         return Profile(
-            batches=len(batches),
+            batches=len(self._batches),
             batch_samples=statistics.fmean(batch.size for batch in batches),
             sample_seconds=wall,
             sample_cpu_seconds=max(0.0, cpu),
             sample_deviation_seconds=statistics.pstdev(one.wall for one in each) if has_each else None,
             first_access_seconds=first_access,
             collate_seconds=min(batch.collate_seconds for batch in batches),
+            inline_batch_seconds=min(own, default=None),
             batch_bytes=None if sent is None else sent.bytes,
             transfer_seconds=None if sent is None else sent.seconds,
             step_seconds=None if step is None else step.wall,

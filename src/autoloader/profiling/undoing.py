@@ -11,8 +11,9 @@ import sys
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ..processes import open_descriptors
+from ..processes import open_descriptors, positions_of_files
 from .attributes import attributes_of
+from .fingerprint import Fingerprint
 from .parts import datasets_in
 
 _MOST_DATASETS = 100
@@ -55,13 +56,19 @@ class FetchTraces:
         self._opened: set[Any] = set()
         self._before: list[tuple[dict[Any, Any], dict[Any, Any]]] = []
         self._open_before: frozenset[Any] | None = None
+        self._positions: dict[Any, int] = {}
+        self._dataset = dataset
+        self._first_look: Fingerprint | None = None
+        self._files_at_first: frozenset[Any] = frozenset()
 
     def begin(self) -> None:
         """
         Note how things stand before samples are fetched.
         """
+        if self._first_look is None:
+            self._first_look, self._files_at_first = Fingerprint(self._dataset), frozenset(positions_of_files())
         self._before = [(names, dict(names)) for dataset in self._datasets for names in _names_in(dataset)]
-        self._open_before = open_descriptors()
+        self._open_before, self._positions = open_descriptors(), positions_of_files()
 
     def end(self) -> None:
         """
@@ -72,17 +79,27 @@ class FetchTraces:
                 was, now = before.get(name, _MISSING), names.get(name, _MISSING)
                 if was is not now:
                     key = id(names), name
-                    first = self._changes[key].before if key in self._changes else was
-                    self._changes[key] = _Change(names, name, first, now)
+                    known = self._changes.get(key)
+                    is_ours = known is not None and known.after is was  # and nobody has set it since
+                    self._changes[key] = _Change(names, name, known.before if known and is_ours else was, now)
         self._before = []
         now_open = open_descriptors()
         if self._open_before is not None and now_open is not None:
             self._opened |= now_open - self._open_before
+        # A file whose position moved is read through a handle that was there before.
+        moved = (key for key, place in positions_of_files().items() if self._positions.get(key, place) != place)
+        self._opened.update(moved)
+
+    def suspect_new_files(self) -> None:
+        """
+        Count every file that was opened since the first samples, by whomever: later ones were not looked at.
+        """
+        self._opened |= positions_of_files().keys() - self._files_at_first
 
     @property
     def has_open_files(self) -> bool:
         """
-        Return whether a file that was opened meanwhile is still open; not where the system does not tell.
+        Return whether a file is open that was opened meanwhile, or read; not where the system does not tell.
         """
         return bool(self._opened & (open_descriptors() or frozenset()))
 
@@ -90,23 +107,31 @@ class FetchTraces:
         """
         Let the dataset be as if no sample had been fetched here: what it has opened since is closed with its last user.
 
-        What somebody else has set since then stays.
+        Where that is not all that has changed in it, nothing is undone: what was opened may be half of something. What
+        somebody else has set since then stays.
         """
-        changes, self._changes = self._changes, {}
-        for names, name, before, after in changes.values():
-            if names.get(name, _MISSING) is not after:
-                continue
-            if before is _MISSING:
-                del names[name]
-            else:
-                names[name] = before
+        changes = [each for each in self._changes.values() if each.names.get(each.name, _MISSING) is each.after]
+        self._changes.clear()
+        for names, name, before, _ in changes:
+            _put(names, name, before)
+        if self._first_look is None or Fingerprint(self._dataset).differs_from(self._first_look):
+            for names, name, _, after in changes:
+                _put(names, name, after)
+            return
         while changes:
-            _, (*_, after) = changes.popitem()
+            *_, after = changes.pop()
             if sys.getrefcount(after) <= _OUR_REFERENCES:
                 _close(after)
             del after
         if self.has_open_files:
             gc.collect()
+
+
+def _put(names: dict[Any, Any], name: Any, value: Any) -> None:
+    if value is _MISSING:
+        del names[name]
+    else:
+        names[name] = value
 
 
 def _close(value: Any) -> None:

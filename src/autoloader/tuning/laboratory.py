@@ -121,7 +121,7 @@ class Laboratory:
         source = AtOneThread(inner.start_epoch())
         is_stream = isinstance(self._subject.dataset, IterableDataset)
         with self._untouched():
-            while not clock.has_seen_enough:
+            while not clock.has_enough_batches:
                 if is_stream:
                     clock.begin([None] * (self._subject.rest.get("batch_size") or 1))
                 if _next(inner, source) is _END:
