@@ -33,6 +33,8 @@ class DatasetTraits:
     """Whether *path* is a URL of another machine."""
     open_handle: str | None = None
     """The attribute that holds an open file, database or archive, whose position forked workers would share."""
+    reads_open_file: bool = False
+    """Whether fetching samples was seen to read a file that was open before, through whatever holds it."""
     sample_kind: SampleKind | None = None
     """What the ending of *path* says that a sample is."""
     sample_bytes: int | None = None

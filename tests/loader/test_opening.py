@@ -412,3 +412,70 @@ def test_list_of_indices_is_the_samplers_own_where_the_dataset_gets_it() -> None
     sampler = BatchSampler(SequentialSampler(range(12)), 4, False)
     with auto_loader(Given(12, 0), batch_size=None, sampler=sampler) as loader:
         assert {type(batch["indices"]) for batch in loader} == {list}
+
+
+class ReadsDescriptor(Waits):
+    """
+    Reads through a descriptor that it has opened when it was made, which nothing shows to be one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(48, 0.01)
+        path.write_bytes(bytes(range(48)))
+        self.descriptor = os.open(path, os.O_RDONLY)
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        os.lseek(self.descriptor, index, os.SEEK_SET)
+        time.sleep(self.seconds)
+        return os.read(self.descriptor, 1)[0], os.getpid()
+
+
+@NEEDS_FORK
+def test_file_that_was_open_before_and_is_read_keeps_samples_here(tmp_path: Path) -> None:
+    """
+    Its position moves when samples are fetched, so that workers would move it under one another.
+    """
+    dataset = ReadsDescriptor(tmp_path / "data")
+    try:
+        with auto_loader(dataset, 4) as loader:
+            for _ in range(2):
+                samples, pids = fetched(loader)
+                assert samples == list(range(48))
+                assert set(pids) == {os.getpid()}
+            assert loader.plan.choices["num_workers"].rule == "num_workers.reads-open-file"
+    finally:
+        os.close(dataset.descriptor)
+
+
+class Shards(Waits):
+    """
+    Keeps a file open for each of its parts, from the first sample of that on.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(64, 0.001)
+        self.folder, self.files = folder, dict[int, Any]()
+        for shard in range(8):
+            (folder / str(shard)).write_bytes(bytes(range(8 * shard, 8 * shard + 8)))
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        shard, place = divmod(index, 8)
+        if shard not in self.files:
+            self.files[shard] = (self.folder / str(shard)).open("rb", buffering=0)
+        self.files[shard].seek(place)
+        time.sleep(self.seconds)
+        return self.files[shard].read(1)[0], os.getpid()
+
+
+@NEEDS_FORK
+@pytest.mark.filterwarnings("ignore")
+def test_files_that_are_opened_after_the_measurement_are_not_shared(tmp_path: Path) -> None:
+    """
+    Epochs that began inline may get workers later, when more is open than was looked at: samples are right in all.
+    """
+    dataset = Shards(tmp_path)
+    with auto_loader(dataset, 2) as loader:
+        for _ in range(8):
+            assert fetched(loader)[0] == list(range(64))
+    for file in dataset.files.values():
+        file.close()

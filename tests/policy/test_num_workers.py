@@ -399,9 +399,21 @@ MEASURED_ROWS = [
     ),
     pytest.param(
         {"profile.batches": 2, "shared_memory.free_bytes": 64 * MIB},
+        0,
+        "num_workers.shared-memory",
+        id="docker's-64-mib-of-shm-may-not-hold-later-batches",
+    ),
+    pytest.param(
+        {"profile.batches": 2, "shared_memory.free_bytes": 64 * MIB, "traits.sample_bytes": 16 * 1024},
         4,
         "num_workers.measured",
-        id="docker's-64-mib-of-shm-hold-batches-of-a-known-size",
+        id="docker's-64-mib-of-shm-hold-batches-of-a-known-shape",
+    ),
+    pytest.param(
+        {"profile.batches": 2, "traits.reads_open_file": True},
+        0,
+        "num_workers.reads-open-file",
+        id="reads-an-open-file",
     ),
     pytest.param({**QUICK_STEPS, **HDD}, 2, "num_workers.storage-hdd", id="spinning-disk-measured"),
     pytest.param({**QUICK_STEPS, **ITERABLE, "traits.num_shards": 4}, 4, "num_workers.shards", id="4-shards-measured"),

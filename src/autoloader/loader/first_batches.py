@@ -5,6 +5,7 @@ What a loader's first batches tell, or what an earlier run knew of them, and the
 import logging
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import Subset
@@ -243,17 +244,26 @@ class FirstBatches:
         loader._look_again()
         if clock is not None and clock.has_seen_enough:
             self.profile = clock.profile(self._sent)
+            if self.traces is not None and self.traces.has_read_older_file:
+                loader._traits = replace(loader._traits, reads_open_file=True)
         elif self.profile is None:
             self._clock = clock
             return
-        if not _may_choose(loader):
+        if not self._may_choose_by(loader):
             return
         self._take(loader, self.profile, batches_left)
         if clock is None and self.traces is not None:
             self.traces.suspect_new_files()
-        if clock is not None:
+        if clock is not None and not loader._traits.reads_open_file:
             found = Remembered(self.profile, *self._trials(self.profile))
             remember(self._store, self._key, found)  # of the dataset as it was before anything was fetched
+
+    @staticmethod
+    def _may_choose_by(loader: "AutoLoader[Any]") -> bool:
+        """
+        Return whether what was measured may change the plan: it does, too, where it has shown that no worker may load.
+        """
+        return loader._traits.reads_open_file or _may_choose(loader)
 
     def undo_traces(self, plan: Plan) -> bool:
         """

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..facts import HostFacts
 from ..plan import Limit, LoaderRequest
 from ..records import NO_LIMIT, number_text
-from ..traits import DatasetTraits
+from ..traits import DatasetTraits, Profile
 
 MAIN_AND_PIN_THREADS = 2
 """
@@ -180,6 +180,17 @@ def bytes_of_batch(traits: DatasetTraits, request: LoaderRequest) -> int | None:
     if traits.sample_bytes is None or request.batch_size is None:
         return None
     return traits.sample_bytes * request.batch_size
+
+
+def measured_bytes(facts: HostFacts, traits: DatasetTraits, profile: Profile) -> int | None:
+    """
+    Return the bytes of a batch as measured; ``None`` where shared memory is so small that larger ones may not fit.
+
+    The first batches say nothing of later ones that may be longer; the shapes of arrays do.
+    """
+    free = facts.shared_memory.free_bytes
+    is_small = free is not None and free < SMALLEST_SAFE_SHARED_MEMORY
+    return None if is_small and traits.sample_bytes is None else profile.batch_bytes
 
 
 def worker_limits(

@@ -12,7 +12,7 @@ from ..records import number_text, seconds_text
 from ..traits import DatasetTraits, Profile
 from .backend import find_obstacle, find_obstacle_to
 from .fixed import fixed_choice, needs_workers
-from .limits import bytes_of_batch, cpu_budget, cpus_of_rank, cpus_text, worker_limits
+from .limits import bytes_of_batch, cpu_budget, cpus_of_rank, cpus_text, measured_bytes, worker_limits
 from .model import Outlook, batch_cpu_seconds, batch_seconds, fewest_workers
 from .multiprocessing_context import method_name
 from .prefetch_factor import batches_ahead, crosses_network, lies_on_hdd
@@ -118,6 +118,11 @@ def _without_workers(facts: HostFacts, traits: DatasetTraits, context: Any) -> C
     if traits.open_handle is not None:
         because = f"dataset.{traits.open_handle} is open, and forked workers would share its position"
         return _none("open-handle", because)
+    if traits.reads_open_file:
+        because = (
+            "samples are read from a file that was open before the first one, and workers would share its position"
+        )
+        return _none("reads-open-file", because)
     return None
 
 
@@ -163,6 +168,8 @@ def _by_model(
     is_forked = method_name(context) == "fork"
     limits = _measured_limits(facts, traits, request, context, profile)
     binding, others = smallest(limits)
+    if binding.value < 1:
+        return Choice(value=0, rule=binding.rule, because=binding.because, limits=others)
     cpus = cpus_of_rank(facts)
 
     def best(most: float) -> int:
@@ -199,7 +206,8 @@ def _measured_limits(
 ) -> list[Limit]:
     _, least = batches_ahead(facts, traits, request)
     usual, _ = batches_ahead(facts, traits, request, profile)
-    budgets = worker_limits(facts, profile.batch_bytes, usual, least, method_name(context) == "fork")
+    size = measured_bytes(facts, traits, profile)
+    budgets = worker_limits(facts, size, usual, least, method_name(context) == "fork")
     return [*_model_limits(facts, traits, profile), *budgets]
 
 

@@ -6,7 +6,7 @@ from ..facts import HostFacts
 from ..plan import Choice, Limit, LoaderRequest, smallest
 from ..traits import DatasetTraits, Profile
 from .fixed import fixed_choice
-from .limits import bytes_of_batch, prefetch_limits
+from .limits import bytes_of_batch, measured_bytes, prefetch_limits
 from .model import is_uneven
 
 UNMEASURED = 2
@@ -38,7 +38,7 @@ def choose_prefetch_factor(
         return fixed
     if not num_workers:
         return Choice(value=None, rule="prefetch_factor.no-workers", because="nothing is prefetched without workers")
-    size = bytes_of_batch(traits, request) if profile is None else profile.batch_bytes
+    size = bytes_of_batch(traits, request) if profile is None else measured_bytes(facts, traits, profile)
     limits = (_wanted(facts, traits, profile), *prefetch_limits(facts, size, num_workers))
     binding, others = smallest(limits)
     return Choice(value=max(1, int(binding.value)), rule=binding.rule, because=binding.because, limits=others)

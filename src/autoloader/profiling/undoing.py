@@ -60,6 +60,8 @@ class FetchTraces:
         self._dataset = dataset
         self._first_look: Fingerprint | None = None
         self._files_at_first: frozenset[Any] = frozenset()
+        self.has_read_older_file = False
+        """Whether samples were read through a file that was open before the first one."""
 
     def begin(self) -> None:
         """
@@ -87,8 +89,9 @@ class FetchTraces:
         if self._open_before is not None and now_open is not None:
             self._opened |= now_open - self._open_before
         # A file whose position moved is read through a handle that was there before.
-        moved = (key for key, place in positions_of_files().items() if self._positions.get(key, place) != place)
-        self._opened.update(moved)
+        moved = {key for key, place in positions_of_files().items() if self._positions.get(key, place) != place}
+        self.has_read_older_file |= bool(moved & self._files_at_first)
+        self._opened |= moved
 
     def suspect_new_files(self) -> None:
         """

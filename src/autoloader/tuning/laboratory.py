@@ -65,6 +65,12 @@ class NothingToLoadError(Exception):
     """
 
 
+class SharedFileError(Exception):
+    """
+    Say that no worker may load the dataset, as they would read through one open file.
+    """
+
+
 class Laboratory:
     """
     Measures a subject.
@@ -111,6 +117,9 @@ class Laboratory:
         finally:
             traces.end()
             traces.undo()
+        if traces.has_read_older_file:
+            text = "samples are read from a file that was open before, and workers would share its position"
+            raise SharedFileError(text)
 
     def profile(self, most_shared_bytes: int) -> Any:
         """
