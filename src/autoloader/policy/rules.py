@@ -17,7 +17,7 @@ RULES: dict[str, str] = {
     "num_workers.not-python": "The start method would start a program that is not Python.",
     "num_workers.main-missing": "The start method would import a main module that does not exist.",
     "num_workers.open-handle": "Forked workers would share the open file of the dataset, and read each other's data.",
-    "num_workers.reads-open-file": "Samples are read from a file that was open before: workers would share its position.",
+    "num_workers.reads-open-file": "Samples are read from a file that was open before, which workers would share.",
     "num_workers.fewer-after-deaths": "Workers died where memory was short: half as many went on.",
     "num_workers.few-iterations": "Fewer than 10 batches in all would not pay for the start of more workers.",
     "num_workers.no-accelerator": "Training itself needs the CPU: a quarter of the usable CPUs, at least 1.",
