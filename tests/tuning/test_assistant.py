@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from multiprocessing.connection import wait
 from pathlib import Path
 from time import monotonic, sleep
@@ -218,17 +219,32 @@ def test_child_that_hangs_ends_with_its_parent(method: str, tmp_path: Path) -> N
 
 
 @NEEDS_FORK
-def test_second_interrupt_waits_until_the_child_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("other_thread", [False, True], ids=["alone", "beside-a-thread"])
+def test_second_interrupt_waits_until_the_child_has_ended(other_thread: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    It is raised then.
+    It is raised then, also where another thread takes the signal, which does not hold it back.
     """
     child = start("fork", subject(datasets.Numbers())).__enter__()
-    process = child._process
+    process, presses = child._process, [None]
     kills = process.kill
-    monkeypatch.setattr(process, "kill", lambda: (os.kill(os.getpid(), signal.SIGINT), kills()))
+
+    def kill() -> None:
+        if presses:
+            presses.clear()
+            os.kill(os.getpid(), signal.SIGINT)
+        kills()
+
+    monkeypatch.setattr(process, "kill", kill)
     sentinel, pid = process.sentinel, process.pid
     assert not wait([sentinel], 0)
-    with pytest.raises(KeyboardInterrupt):
-        child.__exit__()
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    if other_thread:
+        thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            child.__exit__()
+    finally:
+        done.set()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

@@ -133,7 +133,15 @@ class Assistant:
         End the child and its workers, the group that it leads; another Ctrl-C waits until that is done.
         """
         with held("fork"):
-            self._connection.close()
+            try:
+                self._kill()
+            except KeyboardInterrupt:  # it came by way of another thread, which does not hold it back
+                self._kill()
+                raise
+
+    def _kill(self) -> None:
+        self._connection.close()
+        with contextlib.suppress(ValueError):  # it is closed, or the system does not let it end yet
             if self._process.pid is None:
                 return
             if sys.platform != "win32":
@@ -141,5 +149,4 @@ class Assistant:
                     os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
             self._process.join(END_SECONDS)
-            with contextlib.suppress(ValueError):  # the system does not let it end yet
-                self._process.close()
+            self._process.close()
