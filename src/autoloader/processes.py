@@ -116,6 +116,12 @@ def open_descriptors() -> frozenset[tuple[int, int, int]] | None:
     return frozenset(found)
 
 
+_ACCESS_MODE = 3
+"""
+The bits of a descriptor's flags that say whether it may be read. Source: open(2), O_ACCMODE, which Windows has not.
+"""
+
+
 def positions_of_files() -> dict[tuple[int, int, int], int]:
     """
     Return where each open descriptor of a regular file of this process that can be read stands, in bytes.
@@ -128,7 +134,7 @@ def positions_of_files() -> dict[tuple[int, int, int], int]:
             if stat.S_ISREG(os.fstat(key[0]).st_mode):
                 with open(f"/proc/self/fdinfo/{key[0]}", encoding="ascii") as file:
                     fields = dict(line.split(":", 1) for line in file.read().splitlines() if ":" in line)
-                if int(fields["flags"], 8) & os.O_ACCMODE != os.O_WRONLY:
+                if int(fields["flags"], 8) & _ACCESS_MODE != os.O_WRONLY:
                     found[key] = int(fields["pos"])
         except (OSError, ValueError, KeyError):
             continue
