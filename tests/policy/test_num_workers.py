@@ -384,6 +384,9 @@ MEASURED_ROWS = [
         {**NO_STEPS, "job.local_world_size": 32}, 2, "num_workers.measured", id="loading-fills-the-2-cpus-of-a-rank"
     ),
     pytest.param({**WAITING, "cpu.quota_cpus": 2.0}, 47, "num_workers.measured", id="data-that-waits-needs-no-cpus"),
+    pytest.param(
+        {**WAITING, **NO_STEPS, **WINDOWS}, 59, "num_workers.measured", id="windows-waits-for-no-more-than-60"
+    ),
     pytest.param({**SPAWN, **FEW_LEFT}, 4, "num_workers.measured", id="8-seconds-of-loading-pay-for-spawning"),
     pytest.param(
         {**SPAWN, **FEW_LEFT, "profile.sample_seconds": 0.001, "profile.sample_cpu_seconds": 0.001},

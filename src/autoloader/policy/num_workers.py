@@ -44,6 +44,12 @@ Workers of one rank that the model is asked about where nothing else sets a limi
 """
 
 
+MOST_ON_WINDOWS = 60
+"""
+Windows waits for at most 63 processes at a time, and what waits for ours may wait for others, too. Source: CPython,
+``WaitForMultipleObjects`` in Modules/_winapi.c; concurrent.futures starts no more than 61 there.
+"""
+
 MEASURED = frozenset({"num_workers.measured", "num_workers.calibrated", "num_workers.inline-is-faster"})
 """
 Rules that rest on a measurement, for which samples were loaded with torch at one thread.
@@ -178,12 +184,12 @@ def _by_model(
     if measured.best is not None and measured.best <= binding.value:
         rule = "num_workers.calibrated"
         return Choice(value=measured.best, rule=rule, because=measured.trials, limits=(binding, *others))
-    workers = best(min(binding.value, MOST_MEASURED))
+    workers = best(min(binding.value, _most(facts)))
     if not workers:
         return Choice(
             value=0, rule="num_workers.inline-is-faster", because=_inline_because(profile), limits=tuple(limits)
         )
-    wanted = best(MOST_MEASURED)
+    wanted = best(_most(facts))
     if workers == binding.value < wanted:
         because = f"{binding.because}; by what was measured, {wanted} would be faster"
         return Choice(value=workers, rule=binding.rule, because=because, limits=others)
@@ -198,7 +204,11 @@ def most_measured(
     Return the most workers that all limits allow of a dataset whose batches are known.
     """
     limits = _measured_limits(facts, traits, request, context, profile)
-    return int(min(MOST_MEASURED, *(limit.value for limit in limits)))
+    return int(min(_most(facts), *(limit.value for limit in limits)))
+
+
+def _most(facts: HostFacts) -> int:
+    return MOST_ON_WINDOWS if facts.system.platform == "windows" else MOST_MEASURED
 
 
 def _measured_limits(
