@@ -4,6 +4,7 @@ What one process uses: memory, open files, threads, and what it is doing.
 
 import os
 import stat
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -102,6 +103,8 @@ def open_descriptors() -> frozenset[tuple[int, int, int]] | None:
 
     ``None`` where the system does not list them: only Linux does so here.
     """
+    if sys.platform != "linux":
+        return None
     try:
         numbers = [int(name) for name in os.listdir("/proc/self/fd")]
     except OSError:
