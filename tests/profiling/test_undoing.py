@@ -227,7 +227,9 @@ def test_dataset_without_attributes_leaves_no_traces(dataset: Any) -> None:
     """
     There is nothing to undo.
     """
-    traces = FetchTraces(dataset)
+    before, traces = repr(dataset), FetchTraces(dataset)
     traces.begin()
     traces.end()
     traces.undo()
+    assert not traces.has_open_files
+    assert repr(dataset) == before
