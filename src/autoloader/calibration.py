@@ -108,8 +108,7 @@ class Calibration:
         Return the batches a second at which all CPUs would be busy, loading and training; ``None`` where nothing is.
         """
         profile = self.profile
-        load = profile.batch_samples * profile.sample_cpu_seconds + profile.collate_seconds
-        busy = load + (profile.step_cpu_seconds or 0.0) + 2 * (profile.transfer_seconds or 0.0)
+        busy = profile.batch_cpu_seconds + (profile.step_cpu_seconds or 0.0) + 2 * (profile.transfer_seconds or 0.0)
         return self.cpus / busy if busy > 0 else None
 
     def __str__(self) -> str:

@@ -75,3 +75,17 @@ class Profile:
     """Seconds between batches that the training loop kept for itself; ``None`` while it has not come back."""
     step_cpu_seconds: float | None = None
     """CPU seconds of the same; ``None`` where that is."""
+
+    @property
+    def batch_seconds(self) -> float:
+        """
+        Return the seconds that loading a batch takes, with torch at one thread.
+        """
+        return self.batch_samples * self.sample_seconds + self.collate_seconds
+
+    @property
+    def batch_cpu_seconds(self) -> float:
+        """
+        Return the CPU seconds of the same.
+        """
+        return self.batch_samples * self.sample_cpu_seconds + self.collate_seconds

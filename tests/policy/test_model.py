@@ -9,8 +9,6 @@ import pytest
 
 from autoloader.policy.model import (
     Outlook,
-    batch_cpu_seconds,
-    batch_seconds,
     expected_epochs_left,
     fewest_workers,
     start_seconds,
@@ -38,8 +36,8 @@ def test_batch_is_its_samples_and_their_collation() -> None:
     """
     Collating counts as CPU.
     """
-    assert batch_seconds(PROFILE) == pytest.approx(8 * 0.1 + 0.2)
-    assert batch_cpu_seconds(PROFILE) == pytest.approx(8 * 0.05 + 0.2)
+    assert PROFILE.batch_seconds == pytest.approx(8 * 0.1 + 0.2)
+    assert PROFILE.batch_cpu_seconds == pytest.approx(8 * 0.05 + 0.2)
 
 
 @pytest.mark.parametrize(

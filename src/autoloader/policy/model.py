@@ -65,32 +65,18 @@ def expected_epochs_left(epochs: int | None, begun: int) -> int:
     return max(1, begun) if epochs is None else max(0, epochs - begun - 1)
 
 
-def batch_seconds(profile: Profile) -> float:
-    """
-    Return what loading a batch takes in the training process.
-    """
-    return profile.batch_samples * profile.sample_seconds + profile.collate_seconds
-
-
 def inline_seconds(profile: Profile) -> float:
     """
     Return what loading a batch takes in the training process in the faster of two ways: at one thread, or at all.
     """
-    return batch_seconds(profile) if is_at_one_thread(profile) else profile.inline_batch_seconds or 0.0
+    return profile.batch_seconds if is_at_one_thread(profile) else profile.inline_batch_seconds or 0.0
 
 
 def is_at_one_thread(profile: Profile) -> bool:
     """
     Return whether loading in the training process is no slower with torch at one thread than at all of its threads.
     """
-    return profile.inline_batch_seconds is None or batch_seconds(profile) <= profile.inline_batch_seconds
-
-
-def batch_cpu_seconds(profile: Profile) -> float:
-    """
-    Return the CPU seconds of the same.
-    """
-    return profile.batch_samples * profile.sample_cpu_seconds + profile.collate_seconds
+    return profile.inline_batch_seconds is None or profile.batch_seconds <= profile.inline_batch_seconds
 
 
 def is_uneven(profile: Profile) -> bool:
@@ -100,7 +86,7 @@ def is_uneven(profile: Profile) -> bool:
     if profile.sample_deviation_seconds is None or not profile.sample_seconds:
         return False
     of_a_batch: float = profile.batch_samples**0.5 * profile.sample_deviation_seconds
-    return of_a_batch > UNEVEN * batch_seconds(profile)
+    return of_a_batch > UNEVEN * profile.batch_seconds
 
 
 def step_seconds(profile: Profile, workers: int, cpus: float) -> float:
@@ -116,8 +102,8 @@ def step_seconds(profile: Profile, workers: int, cpus: float) -> float:
     if not workers:
         return own + inline_seconds(profile)
     transfer = profile.transfer_seconds or 0.0
-    used = (profile.step_cpu_seconds or 0.0) + batch_cpu_seconds(profile) + 2 * transfer
-    return max(own + transfer, (batch_seconds(profile) + transfer) / workers, used / cpus)
+    used = (profile.step_cpu_seconds or 0.0) + profile.batch_cpu_seconds + 2 * transfer
+    return max(own + transfer, (profile.batch_seconds + transfer) / workers, used / cpus)
 
 
 def start_seconds(profile: Profile, workers: int, cpus: float, *, is_forked: bool) -> float:
@@ -127,7 +113,7 @@ def start_seconds(profile: Profile, workers: int, cpus: float, *, is_forked: boo
     if not workers:
         return 0.0
     start = FORK_SECONDS * workers if is_forked else IMPORT_SECONDS * max(1.0, workers / cpus)
-    busy = batch_cpu_seconds(profile) / batch_seconds(profile) if batch_seconds(profile) else 1.0
+    busy = profile.batch_cpu_seconds / profile.batch_seconds if profile.batch_seconds else 1.0
     return start + profile.first_access_seconds * max(1.0, workers * busy / cpus)
 
 
@@ -141,7 +127,7 @@ def total_seconds(profile: Profile, workers: int, cpus: float, outlook: Outlook,
     left = whole if outlook.batches_left is None else outlook.batches_left
     if not workers:
         return (left + outlook.epochs_left * whole) * step
-    load = batch_seconds(profile) + (profile.transfer_seconds or 0.0)
+    load = profile.batch_seconds + (profile.transfer_seconds or 0.0)
 
     def epoch(batches: int) -> float:
         return max(load + (batches - 1) * step, ceil(batches / workers) * load) if batches > 0 else 0.0

@@ -13,7 +13,7 @@ from ..traits import DatasetTraits, Profile
 from .backend import find_obstacle, find_obstacle_to
 from .fixed import fixed_choice, needs_workers
 from .limits import bytes_of_batch, cpu_budget, cpus_of_rank, cpus_text, measured_bytes, worker_limits
-from .model import Outlook, batch_cpu_seconds, batch_seconds, fewest_workers
+from .model import Outlook, fewest_workers
 from .multiprocessing_context import method_name
 from .prefetch_factor import batches_ahead, crosses_network, lies_on_hdd
 
@@ -233,14 +233,14 @@ def _model_limits(facts: HostFacts, traits: DatasetTraits, profile: Profile) -> 
 
 
 def _measured_text(profile: Profile) -> str:
-    load, cpu = batch_seconds(profile), batch_cpu_seconds(profile)
+    load, cpu = profile.batch_seconds, profile.batch_cpu_seconds
     text = f"a batch takes {seconds_text(load)} to load ({seconds_text(min(cpu, load))} of it CPU)"
     return text if profile.step_seconds is None else f"{text}, and {seconds_text(profile.step_seconds)} to train on"
 
 
 def _inline_because(profile: Profile) -> str:
     transfer = profile.transfer_seconds or 0.0
-    if batch_seconds(profile) <= transfer:
+    if profile.batch_seconds <= transfer:
         return f"{_measured_text(profile)}, and {seconds_text(transfer)} to come from a worker"
     return f"{_measured_text(profile)}: workers would not make up for their start"
 

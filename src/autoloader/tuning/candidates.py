@@ -10,7 +10,6 @@ from ..policy.model import (
     GOOD_ENOUGH,
     UNKNOWN_BATCHES,
     Outlook,
-    batch_seconds,
     fewest_workers,
     start_seconds,
     step_seconds,
@@ -72,7 +71,7 @@ class Situation(NamedTuple):
         """
         if not workers:
             return step
-        return min(workers * step, batch_seconds(self.profile) + (self.profile.transfer_seconds or 0.0))
+        return min(workers * step, self.profile.batch_seconds + (self.profile.transfer_seconds or 0.0))
 
     def best(self) -> int:
         """
