@@ -213,17 +213,27 @@ class Plan:
         if schema != SCHEMA:
             raise PlanFileError(describe("plan.other-schema", path=where, schema=schema, known=SCHEMA))
         try:
-            plan = from_json(cls, data)
-            _check_names(plan.choices)
+            return plan_from_json(data)
         except ValueError as error:
             raise PlanFileError(describe("plan.malformed", path=where, reason=error)) from error
-        return plan
 
     def __str__(self) -> str:
         rows = [(f"{name}={_short(choice.value)}", choice) for name, choice in self.choices.items()]
         width = max((len(setting) for setting, _ in rows), default=0)
         lines = [f"{setting:<{width}}  {choice.because} [{choice.rule}]" for setting, choice in rows]
         return "\n".join([*lines, *(f"note: {note.text} [{note.finding}]" for note in self.notes)])
+
+
+def plan_from_json(data: Any) -> Plan:
+    """
+    Return the plan that :meth:`Plan.to_json` gave, of this layout.
+
+    Raises:
+        ValueError: It is none.
+    """
+    plan = from_json(Plan, data)
+    _check_names(plan.choices)
+    return plan
 
 
 def plain(value: Any) -> Any:

@@ -97,6 +97,19 @@ def _open_files(process: Any) -> int:
     return int(count())
 
 
+def started_at(pid: int) -> float | None:
+    """
+    Return when a process started, which no later one of the same number shares; ``None`` where none of it runs.
+    """
+    try:
+        import psutil
+
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else float(process.create_time())
+    except Exception:  # noqa: BLE001 (it is gone, is somebody else's, or psutil is broken)
+        return None
+
+
 def open_descriptors() -> frozenset[tuple[int, int, int]] | None:
     """
     Return the open descriptors of this process, each with the device and the number of its file.

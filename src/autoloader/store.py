@@ -12,6 +12,7 @@ import json
 import os
 import secrets
 import stat
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -47,7 +48,7 @@ def open_store(environment: Mapping[str, str]) -> "Store":
     Args:
         environment: The environment variables. ``AUTOLOADER_NO_CACHE``, set to anything but ``0``, turns the store off.
     """
-    if environment.get(OFF_VARIABLE, "0") not in {"", "0"}:
+    if _is_off(environment):
         return Store(None)
     chosen = environment.get(FOLDER_VARIABLE)
     try:
@@ -58,6 +59,35 @@ def open_store(environment: Mapping[str, str]) -> "Store":
         return Store(Path(platformdirs.user_cache_dir("autoloader", appauthor=False)))
     except Exception:  # noqa: BLE001 (no home, or a platformdirs that is missing or broken: there is nowhere to keep it)
         return Store(None)
+
+
+def open_node_store(environment: Mapping[str, str]) -> "Store":
+    """
+    Return the store for what the processes of one run tell each other: among the temporary files of this node.
+
+    It is nobody's but this user's; where somebody else made the folder, nothing is kept.
+
+    Args:
+        environment: The environment variables. ``AUTOLOADER_NO_CACHE``, set to anything but ``0``, turns the store off.
+    """
+    if _is_off(environment):
+        return Store(None)
+    user = getattr(os, "getuid", lambda: None)()
+    folder = Path(tempfile.gettempdir()) / ("autoloader" if user is None else f"autoloader-{user}")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+    except OSError:
+        return Store(None)
+    is_safe = user is None or (status.st_uid == user and not status.st_mode & _WRITABLE_BY_OTHERS)
+    return Store(folder if stat.S_ISDIR(status.st_mode) and is_safe else None)
+
+
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+def _is_off(environment: Mapping[str, str]) -> bool:
+    return environment.get(OFF_VARIABLE, "0") not in {"", "0"}
 
 
 class Entry(NamedTuple):
@@ -137,6 +167,14 @@ class Store:
                 temporary.unlink()
             return False
         return True
+
+    def discard(self, kind: str, key: Mapping[str, Any]) -> None:
+        """
+        Keep nothing under a key any more, if that can be had.
+        """
+        if self.folder is not None:
+            with contextlib.suppress(OSError):
+                self._path(kind, key).unlink()
 
     def entries(self) -> list["Entry"]:
         """

@@ -4,19 +4,23 @@ What comes through the queues between the training process and its workers.
 
 import itertools
 import multiprocessing
+import os
 import pickle
 import queue
 import select
 import threading
 import weakref
 from collections.abc import Callable
+from multiprocessing.connection import Connection
+from time import monotonic
 from typing import Any
 
 import pytest
 from torch.utils.data._utils.worker import _ResumeIteration
 
+from autoloader.engine import queues
 from autoloader.engine.issue import _Numbered
-from autoloader.engine.queues import WorkerQueue, make_patient
+from autoloader.engine.queues import WorkerQueue, make_patient, wait_for_threads
 from autoloader.errors import CannotSendError
 
 CONTEXT = multiprocessing.get_context("spawn")
@@ -53,6 +57,19 @@ class Own:
 
     def __reduce__(self) -> Any:
         return str, (threading.current_thread().name,)
+
+
+class Awaited:
+    """
+    A batch whose pickling takes until it may go on.
+    """
+
+    def __init__(self, may_go_on: threading.Event) -> None:
+        self.may_go_on = may_go_on
+
+    def __reduce__(self) -> Any:
+        assert self.may_go_on.wait(30)
+        return str, ("batch",)
 
 
 def unpicklable() -> None:
@@ -230,6 +247,47 @@ def test_interrupt_in_the_middle_of_a_message_loses_nothing_of_it(monkeypatch: p
     assert found == pairs
     wanted.close()
     wanted.join_thread()
+
+
+def test_threads_of_closed_queues_are_waited_for() -> None:
+    """
+    They end when what they were given is sent; a queue that had no thread is no matter.
+    """
+    slow, unused = WorkerQueue(ctx=CONTEXT), WorkerQueue(ctx=CONTEXT)
+    may_go_on = threading.Event()
+    slow.put((0, Awaited(may_go_on)))
+    thread = slow._thread  # type: ignore[attr-defined]
+    for each in (slow, unused):
+        each.cancel_join_thread()
+        each.close()
+    threading.Timer(0.1, may_go_on.set).start()
+    wait_for_threads([unused, slow])
+    assert not thread.is_alive()
+
+
+@NEEDS_POLL
+def test_thread_that_cannot_send_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Nobody reads, and the pipe is full: the time is up for all of them together.
+    """
+    monkeypatch.setattr(queues, "THREAD_SECONDS", 0.05)
+    full = [WorkerQueue(ctx=CONTEXT) for _ in range(2)]
+    readers = [Connection(os.dup(each._reader.fileno())) for each in full]  # type: ignore[attr-defined]
+    for each in full:
+        each.put((0, b"x" * (4 << 20)))
+        each.cancel_join_thread()
+        each.close()
+    begun = monotonic()
+    wait_for_threads(full)
+    threads = [each._thread for each in full]  # type: ignore[attr-defined]
+    assert [thread.is_alive() for thread in threads] == [True, True]
+    assert monotonic() - begun < 30
+    for reader in readers:
+        reader.recv_bytes()
+        reader.close()
+    for thread in threads:
+        thread.join(30)
+    assert [thread.is_alive() for thread in threads] == [False, False]
 
 
 @NEEDS_POLL

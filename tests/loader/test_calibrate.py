@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -268,7 +269,7 @@ def test_ctrl_c_while_trials_run_returns_what_is_known(tmp_path: Path) -> None:
     """
     And ends the child with its workers.
     """
-    data = Waiting(Noting(tmp_path, lambda: None))
+    data = Waiting(Noting(tmp_path, partial(sleep, 60), only_in_workers=True))
 
     def interrupt() -> None:
         deadline = monotonic() + 60

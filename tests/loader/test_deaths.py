@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from torch.utils.data import Sampler
+from torch.utils.data._utils import signal_handling
 
 import datasets
 from autoloader import auto_loader
@@ -198,6 +200,45 @@ def test_worker_init_fn_that_always_kills_is_an_error_after_three_restarts(tmp_p
         ):
             list(loader)
         assert (loader.stats().total.restarts, loader.stats().total.batches) == (3, 0)
+
+
+@pytest.mark.parametrize("word", ["raise", "restart"])
+def test_death_that_torchs_handler_tells_of_before_anything_was_asked(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    It raises its error wherever the training process is then: here in iter(), which is to raise nothing.
+    """
+    install, told = signal_handling._set_SIGCHLD_handler, []
+
+    def install_and_see_a_death() -> None:
+        install()
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+            os.kill(os.getpid(), signal.SIGCHLD)
+        except RuntimeError as error:
+            told.append(str(error))
+            raise
+
+    monkeypatch.setattr(signal_handling, "_set_SIGCHLD_handler", install_and_see_a_death)
+    with chosen(
+        datasets.Numbers(12),
+        2,
+        batch_size=1,
+        worker_init_fn=DeadlyInit(Bomb(tmp_path, "exit-3")),
+        on_worker_death=word,
+        multiprocessing_context="fork",
+    ) as loader:
+        iterator = iter(loader)
+        assert len(told) == 1
+        assert re.match(r"DataLoader worker \(pid \d+\) exited unexpectedly with exit code 3\.", told[0])
+        monkeypatch.undo()
+        if word == "restart":
+            assert first_numbers(iterator) == list(range(12))
+            assert loader.stats().total.restarts == 1
+        else:
+            with pytest.raises(WorkerDiedError, match="with exit code 3 "):
+                next(iterator)
 
 
 @pytest.mark.slow_spawn

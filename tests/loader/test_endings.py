@@ -129,6 +129,55 @@ def test_script_that_ends_beside_a_running_iterator_leaves_nothing(method: str, 
     assert (process.returncode, errors) == (0, "")
 
 
+SENDING = """
+import multiprocessing, os, pathlib, sys, time
+import torch
+from autoloader import auto_loader
+
+class Sent(int):
+    def __reduce__(self):
+        deadline = time.monotonic() + 0.5
+        pathlib.Path(os.environ["BEGUN"]).touch()
+        while time.monotonic() < deadline:
+            torch.zeros(1000) + 1
+        return int, (int(self),)
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return Sent(index) if index else 0
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method(sys.argv[1])
+    with auto_loader(Numbers(), batch_size=None, num_workers=1) as loader:
+        iterator = iter(loader)
+        next(iterator)
+        deadline = time.monotonic() + 60
+        while not os.path.exists(os.environ["BEGUN"]) and time.monotonic() < deadline:
+            time.sleep(0.01)
+"""
+"""
+A script that closes its loader while a batch is being pickled in its worker, by a thread that computes with torch.
+"""
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_worker_that_ends_while_it_sends_a_batch_says_nothing(method: str, tmp_path: Path) -> None:
+    """
+    Python that ends under a spawned worker's thread would abort the process: "terminate called ...".
+    """
+    (tmp_path / "job.py").write_text(SENDING)
+    environment = {**os.environ, "BEGUN": str(tmp_path / "begun")}
+    command = [sys.executable, str(tmp_path / "job.py"), method]
+    ran = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    assert (tmp_path / "begun").exists()
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_nothing_grows_over_a_thousand_epochs(method: str) -> None:
     """

@@ -3,6 +3,7 @@ The first batches: they load inline, are timed and served once, and then decide 
 """
 
 import functools
+import itertools
 import os
 import threading
 import time
@@ -479,3 +480,88 @@ def test_files_that_are_opened_after_the_measurement_are_not_shared(tmp_path: Pa
             assert fetched(loader)[0] == list(range(64))
     for file in dataset.files.values():
         file.close()
+
+
+def some(loader: Any, batches: int) -> tuple[list[int], list[bool]]:
+    """
+    Return the samples of an epoch that is left after some batches, and whether each was fetched here.
+    """
+    pairs = [
+        (int(sample), int(pid) == os.getpid())
+        for samples, pids in itertools.islice(loader, batches)
+        for sample, pid in zip(samples, pids, strict=True)
+    ]
+    return [sample for sample, _ in pairs], [is_here for _, is_here in pairs]
+
+
+@NEEDS_FORK
+def test_epochs_that_are_left_early_begin_here_after_two_of_them() -> None:
+    """
+    An epoch that goes on after all loads on in workers; the plan stays, and so it is from the next epoch on.
+    """
+    with auto_loader(Waits(400, 0.002), 4) as loader:
+        for here in (8, 0):
+            samples, is_here = some(loader, 5)
+            assert samples == list(range(20))
+            assert is_here == [True] * here + [False] * (20 - here)
+        workers = loader.num_workers
+        assert workers > 0
+        for _ in range(2):
+            assert some(loader, 5) == (list(range(20)), [True] * 20)
+        assert some(loader, 3) == (list(range(12)), [True] * 12)
+        assert loader.num_workers == workers
+        samples, is_here = some(loader, 100)
+        assert samples == list(range(400))
+        assert is_here == [True] * 20 + [False] * 380
+        assert some(loader, 100) == (list(range(400)), [False] * 400)
+        assert some(loader, 5) == (list(range(20)), [False] * 20)
+
+
+@NEEDS_FORK
+def test_epochs_that_are_left_late_have_workers_from_the_begin() -> None:
+    """
+    So many batches pay for their start.
+    """
+    with auto_loader(Waits(400, 0.005), 4) as loader:
+        for _ in range(2):
+            some(loader, 80)
+        assert some(loader, 80) == (list(range(320)), [False] * 320)
+
+
+@NEEDS_FORK
+def test_epochs_that_are_left_begin_in_workers_where_samples_open_files(tmp_path: Path) -> None:
+    """
+    Workers would inherit these; nothing of the kind is opened here a second time.
+    """
+    with auto_loader(OpensLate(tmp_path / "bytes", 200), 4) as loader:
+        for here in (8, 0, 0, 0):
+            samples, is_here = some(loader, 4)
+            assert samples == list(range(16))
+            assert is_here == [True] * here + [False] * (16 - here)
+
+
+@NEEDS_FORK
+def test_error_of_a_sample_in_an_epoch_that_begins_here_is_no_end() -> None:
+    """
+    It counts as no batch, the epoch goes on after it, and no sample is lost.
+    """
+
+    class Fails(Waits):
+        fails_at = -1
+
+        def __getitem__(self, index: int) -> tuple[int, int]:
+            if index == self.fails_at:
+                raise KeyError(index)
+            return super().__getitem__(index)
+
+    dataset = Fails(400, 0.002)
+    with auto_loader(dataset, 4) as loader:
+        for _ in range(2):
+            some(loader, 5)
+        dataset.fails_at = 9
+        iterator = iter(loader)
+        seen = [next(iterator)[0].tolist() for _ in range(2)]
+        with pytest.raises(KeyError):
+            next(iterator)
+        seen += [samples.tolist() for samples, _ in iterator]
+    assert [number for batch in seen for number in batch] == [*range(8), *range(12, 400)]

@@ -269,6 +269,19 @@ def test_recorder_keeps_the_last_hundred_epochs_and_the_sums_of_all() -> None:
     assert len(recorder._state[1]) == 100
 
 
+def test_epochs_that_were_left_are_told_by_the_longest_of_them() -> None:
+    """
+    Only where the last ones all were, and there were so many.
+    """
+    recorder = Recorder()
+    for number, (batches, is_exhausted) in enumerate([(3, False), (5, False), (9, True), (2, False), (4, False)]):
+        epoch = recorder.begin(number, 0.0)
+        note_waits(epoch, [0.5] * (batches - 1))
+        epoch.is_exhausted = is_exhausted
+        expected = {1: 5, 4: 4}.get(number)
+        assert recorder.most_before_leaving(2) == expected
+
+
 def test_percentiles_of_the_total_are_over_the_last_thousand_batches() -> None:
     """
     The newest epochs first: of 600 waits of 3 s and then 520 of 1 s, 480 and 520 are taken.

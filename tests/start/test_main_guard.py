@@ -265,9 +265,14 @@ def test_package_needs_no_guard(tmp_path: Path) -> None:
     """
     ``python -m package`` runs its ``__main__``, which no worker imports: with plain torch it works unguarded, too.
     """
-    plain = (
-        "\nfrom torch.utils.data import DataLoader\nprint([b.tolist() for b in DataLoader(Own(), 4, num_workers=2)])\n"
-    )
+    plain = """
+import threading
+from torch.utils.data import DataLoader
+print([b.tolist() for b in DataLoader(Own(), 4, num_workers=2)])
+for thread in threading.enumerate():
+    if thread.name == "QueueFeederThread":
+        thread.join()  # torch does not wait for it, and Python warns of its semaphores if it ends before
+"""
     job = GUARDED.format(guard="True").replace("class Own(Numbers):\n    pass", "Own = Numbers")
     write(tmp_path, {"project/__init__.py": "", "project/__main__.py": job + plain})
     check_workers(run(tmp_path, "-m", "project"), lines=[*IN_WORKERS, "[[0, 1, 2, 3], [4, 5, 6, 7]]"])

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..start.interrupts import held
 from ..start.method import prepare
-from .queues import WorkerQueue
+from .queues import WorkerQueue, wait_for_threads
 
 CLOSE_SECONDS = 5.0
 """
@@ -160,8 +160,15 @@ class _Member:
 
 class SpawnMember(_Member, context.SpawnProcess):
     """
-    A worker started by spawn.
+    A worker started by spawn. Its Python ends as a script's does, where the others' processes end at once.
     """
+
+    def run(self) -> None:
+        """
+        Work, and let what is on its way back be sent.
+        """
+        super().run()
+        wait_for_threads(each for each in self._args if isinstance(each, WorkerQueue))  # type: ignore[attr-defined]
 
 
 MEMBERS: dict[str, Any] = {"spawn": SpawnMember}

@@ -7,10 +7,13 @@ import os
 import queue
 import select
 import sys
+import threading
 import weakref
+from collections.abc import Iterable
 from multiprocessing.connection import Connection
 from multiprocessing.queues import Queue
 from multiprocessing.reduction import ForkingPickler
+from time import monotonic
 from typing import Any
 
 from torch._utils import ExceptionWrapper
@@ -101,6 +104,26 @@ class WorkerQueue(Queue):  # type: ignore[type-arg]
             super()._on_queue_feeder_error(error, pair)  # type: ignore[misc]
             return
         queue.put((number, _in_place_of(data, error)))
+
+
+def wait_for_threads(queues: Iterable[Any]) -> None:
+    """
+    Wait until the threads of closed queues have ended: it does them no good if Python ends before.
+
+    One that computes with torch just then would abort the process, and one that lets go of the last named semaphore
+    would leave it to be reported as leaked. Where nobody reads any more what is left to send, there is no wait for it.
+    """
+    deadline = monotonic() + THREAD_SECONDS
+    for each in queues:
+        thread = getattr(each, "_thread", None)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(max(0.0, deadline - monotonic()))
+
+
+THREAD_SECONDS = 1.0
+"""
+What all threads together get to send what they have begun to pickle.
+"""
 
 
 def _is_plain(pair: Any) -> bool:

@@ -15,7 +15,7 @@ from torch.utils.data import dataloader
 from ..errors import LoaderClosedError
 from ..findings import describe
 from .processes import kill, wait_for_an_end
-from .queues import make_patient, position_of
+from .queues import make_patient, position_of, wait_for_threads
 
 _signals: Any = torch.utils.data._utils.signal_handling
 
@@ -88,7 +88,15 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
         self._left: dict[int, int] = {}
         if first_worker or ended:
             self._try_put_index = self._put_first_index  # type: ignore[method-assign]
-        super().__init__(loader)
+        try:
+            super().__init__(loader)
+        except RuntimeError:
+            workers = getattr(self, "_workers", ())
+            if len(workers) < self._num_workers or all(worker.is_alive() for worker in workers):
+                raise
+            # Torch's handler of SIGCHLD knows them until they are asked for something: next() tells of the death.
+            self._worker_pids_set = True
+            self._reset(loader, first_iter=True)
         self._patient = None if self._pin_memory else make_patient(self._worker_result_queue)
         self._taken_before = 0
 
@@ -134,6 +142,7 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
         finally:
             if getattr(self, "_shutdown", False):  # otherwise Python is ending, which ends them
                 kill(getattr(self, "_workers", ()))  # one that could not start has none
+                wait_for_threads(getattr(self, "_index_queues", ()))
 
     def _process_data(self, data: Any, *rest: Any) -> Any:
         try:

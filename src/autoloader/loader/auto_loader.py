@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from torch.utils.data import DataLoader, IterableDataset
 
 from ..facts import HostFacts
-from ..plan import LoaderRequest, Plan
+from ..plan import Choice, LoaderRequest, Plan
 from ..policy import Obstacle, with_own_persistence
 from ..probe import probe_environment, probe_host, probe_process
 from ..processes import read_process
@@ -28,6 +28,7 @@ from .epochs import samplers_of
 from .first_batches import FirstBatches
 from .frameworks import is_called_by_lightning
 from .inners import Inners, Parts
+from .node import choose_for_node
 from .planning import (
     WORDS,
     batches_per_epoch,
@@ -204,7 +205,7 @@ class AutoLoader(DataLoader[B_co]):
         self._is_constructed = True
         if not self._is_copy:
             self._log_plan()
-            self._first.recall(self, open_store(environment))
+            choose_for_node(self, lambda: self._first.recall(self, open_store(environment)), environment)
 
     def _log_plan(self) -> None:
         logger.info("plan: %s", ", ".join(f"{name}={choice.value}" for name, choice in self.plan.choices.items()))
@@ -221,7 +222,18 @@ class AutoLoader(DataLoader[B_co]):
         """
         Go on with another plan of ours, and show its settings as torch's loader shows its own.
         """
-        self.plan, shown = self._with_notes(plan), plan.as_kwargs()
+        self.plan = self._with_notes(plan)
+        self._show_plan()
+
+    def _take_choices(self, choices: Mapping[str, Choice[Any]]) -> None:
+        """
+        Go on with what local rank 0 of this node has chosen.
+        """
+        self.plan = with_numa_note(replace(self.plan, choices=choices), self._facts, self.numa)
+        self._show_plan()
+
+    def _show_plan(self) -> None:
+        shown = self.plan.as_kwargs()
         for name in ("num_workers", "prefetch_factor", "multiprocessing_context"):
             DataLoader.__setattr__(self, name, shown.get(name))
         self._log_plan()
@@ -277,19 +289,22 @@ class AutoLoader(DataLoader[B_co]):
             if kept is not None and kept.issued is None and (course.epochs.has_news or course.has_resumed):
                 self._inners.drop_kept()  # only indices bring news to workers
                 kept = None
-            settings, clock = (None, None) if kept is not None else self._settings_for_epoch()
-            iterator = begin_epoch(self, kept, settings, begun, clock)
+            inline: BatchClock | int | None = None
+            settings = None
+            if kept is None:
+                settings, inline = self._settings_for_epoch()
+            iterator = begin_epoch(self, kept, settings, begun, inline)
             self._inners.add(iterator)
         return iterator
 
-    def _settings_for_epoch(self) -> tuple[dict[str, Any], BatchClock | None]:
+    def _settings_for_epoch(self) -> tuple[dict[str, Any], BatchClock | int | None]:
         """
-        Return how a new epoch begins to load, and where its first batches are to be timed, inline, what times them.
+        Return how a new epoch begins to load, and where that is inline for a while, what times it or for how long.
         """
-        clock = self._first.clock_for_epoch(self)
-        if clock is None or self.on_unsafe == "raise":
+        inline = self._first.clock_for_epoch(self) or self._first.batches_at_a_glance(self)
+        if inline is None or self.on_unsafe == "raise":
             settings = self._settle(stacklevel=4)
-        return (settings, None) if clock is None else (without_workers(self._parts().wanted(self.plan)), clock)
+        return (settings, None) if inline is None else (without_workers(self._parts().wanted(self.plan)), inline)
 
     @staticmethod
     def _style_of(dataset: Any) -> Literal["map", "iterable"]:

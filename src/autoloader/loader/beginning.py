@@ -19,7 +19,7 @@ from .course import Beginning, Course, warn_of_restarted_stream
 from .deaths import Deaths
 from .epochs import samplers_of
 from .iterator import LoaderIterator
-from .opening import Confirmation, Opening
+from .opening import Confirmation, Glance, Opening
 from .resume import Progress
 from .silence import SilenceReport
 from .starting import cpus_for_workers, is_users, start_failed, with_fallback, with_fewer_workers
@@ -33,7 +33,7 @@ def begin_epoch(
     kept: InnerLoader | None,
     settings: dict[str, Any] | None,
     begun: float,
-    clock: BatchClock | None = None,
+    inline: BatchClock | int | None = None,
 ) -> LoaderIterator:
     """
     Return the iterator over a new epoch, or over the rest of one that was resumed.
@@ -43,8 +43,9 @@ def begin_epoch(
         kept: The workers that serve it; ``None`` for new ones.
         settings: How new ones load.
         begun: When the user asked for it.
-        clock: What times the first batches, which load inline then.
+        inline: What times the first batches, or how many there are, where they load inline.
     """
+    clock = inline if isinstance(inline, BatchClock) else None
     course, samplers = loader._course, samplers_of(loader.sampler, loader.batch_sampler)
     rank = loader._facts.job.local_rank
     course.warn_of_repetition(samplers, local_rank=rank, stacklevel=3)
@@ -84,24 +85,31 @@ def begin_epoch(
     if inner.issued is None and inner.stream is None:
         served = 0
     course.progress = Progress(number, inner.issued, inner.stream, beginning.begun_with, served=served)
-    if clock is None and not inner.has_workers and loader._first.loads_at_one_thread(loader.plan):
-        source = AtOneThread(source)
-    opening: Opening | Confirmation | None = None
-    if clock is not None:
-        opening = Opening(loader, inner, source, clock=clock, continue_elsewhere=continue_elsewhere)
-    elif loader._first.is_to_confirm and inner.has_workers:
-        opening = Confirmation(loader, source)
+    opening = _opening(loader, inner, source, inline)
     iterator = LoaderIterator(
         inner,
-        opening or source,
+        opening,
         progress=course.progress,
         record=beginning.record,
         deaths=deaths,
         on_exhausted=lambda: course.note_exhausted(samplers),
     )
-    if opening is not None:
+    if isinstance(opening, Opening | Glance | Confirmation):
         opening.serve(iterator)
     return iterator
+
+
+def _opening(loader: "AutoLoader[Any]", inner: InnerLoader, source: Any, inline: BatchClock | int | None) -> Any:
+    """
+    Return what an epoch draws from at its begin: *source*, or what lets the rest of it load elsewhere.
+    """
+    if isinstance(inline, BatchClock):
+        return Opening(loader, inner, source, clock=inline, continue_elsewhere=continue_elsewhere)
+    if inline is not None:
+        return Glance(loader, inner, source, most=inline, continue_elsewhere=continue_elsewhere)
+    if inner.has_workers:
+        return Confirmation(loader, source) if loader._first.is_to_confirm else source
+    return AtOneThread(source) if loader._first.loads_at_one_thread(loader.plan) else source
 
 
 def continue_elsewhere(

@@ -2,9 +2,10 @@
 What a loader's first batches tell, or what an earlier run knew of them, and the settings that follow from it.
 """
 
+import contextlib
 import logging
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from ..facts import HostFacts
 from ..findings import describe
 from ..plan import LoaderRequest, Plan
 from ..policy import MEASURED, Measured, Outlook, can_be_measured, cpus_of_rank, expected_epochs_left, recommend
-from ..policy.model import is_at_one_thread, step_seconds
+from ..policy.model import fewest_workers, is_at_one_thread, step_seconds
 from ..policy.multiprocessing_context import method_name
 from ..profiling import BatchClock, FetchTraces, Sent
 from ..profiling.inspect import length_of
@@ -43,6 +44,11 @@ Of the free shared memory, no more than this part is used to see what sending a 
 OFF = 0.5
 """
 A sample that costs more than by this part more or less than it did is not what was remembered.
+"""
+
+LEFT_EPOCHS = 2
+"""
+After so many epochs in a row that were left early the next one is expected to be left, too.
 """
 
 SEEN_ROUNDS = 3
@@ -126,7 +132,7 @@ class FirstBatches:
         Return whether workers load by what an earlier run has found, and have not confirmed it yet.
         """
         is_recalled = self.recalled is not None and self.profile is self.recalled.profile
-        return is_recalled and not self._is_confirmed
+        return is_recalled and not self._is_confirmed and world_size() == 1
 
     def note_batch(self, loader: "AutoLoader[Any]") -> None:
         """
@@ -215,14 +221,12 @@ class FirstBatches:
         self._epochs_begun += 1
         if loader.calibrate and not self._has_calibrated:
             self.calibrate(loader)
+        if world_size() > 1:
+            return None
         if self._is_choice_due(loader.plan):
             self.choose(loader, length_of(loader))
         is_possible = (
-            self.profile is None
-            and loader.worker_init_fn is None
-            and loader._style == "map"
-            and world_size() == 1
-            and _may_choose(loader)
+            self.profile is None and loader.worker_init_fn is None and loader._style == "map" and _may_choose(loader)
         )
         if not is_possible:
             return None
@@ -231,6 +235,39 @@ class FirstBatches:
             self.traces, self._key = FetchTraces(loader.dataset), key_of(loader, request_of(loader))
         self._clock.begin_epoch()
         return self._clock
+
+    def batches_at_a_glance(self, loader: "AutoLoader[Any]") -> int | None:
+        """
+        Return how many batches the next epoch begins with inline, as the last ones were left after no more than these.
+
+        ``None`` where they were not, where workers pay even so, and where fetching samples leaves something behind that
+        workers would inherit.
+        """
+        most = loader._course.recorder.most_before_leaving(LEFT_EPOCHS)
+        plan, profile = loader.plan, self.profile
+        if not most or profile is None or plan.value("backend") != "process" or world_size() > 1:
+            return None
+        if not _may_load_here(loader) or (self.traces is not None and self.traces.has_left_something):
+            return None
+        workers, is_forked = plan.value("num_workers"), method_name(plan.value("multiprocessing_context")) == "fork"
+        cpus, outlook = cpus_of_rank(loader._facts), Outlook(most, most, 0)
+        if fewest_workers(profile, (0, workers), cpus, outlook, is_forked=is_forked):
+            return None
+        logger.info("the last epochs were left after %d batches at most: so many load inline", most)
+        return most
+
+    @contextlib.contextmanager
+    def noting_traces(self, loader: "AutoLoader[Any]") -> Iterator[None]:
+        """
+        Note what is opened within the block, where the dataset is fetched from in this process.
+        """
+        if self.traces is None:
+            self.traces = FetchTraces(loader.dataset)
+        self.traces.begin()
+        try:
+            yield
+        finally:
+            self.traces.end()
 
     def choose(self, loader: "AutoLoader[Any]", batches_left: int | None) -> None:
         """
@@ -302,6 +339,13 @@ def _is_like(profile: Profile, remembered: Profile) -> bool:
     Return whether a sample costs about what it cost when something was remembered.
     """
     return abs(profile.sample_seconds - remembered.sample_seconds) <= OFF * remembered.sample_seconds
+
+
+def _may_load_here(loader: "AutoLoader[Any]") -> bool:
+    """
+    Return whether batches may load in this process for a while, and elsewhere then.
+    """
+    return loader.worker_init_fn is None and loader._style == "map" and _may_choose(loader)
 
 
 def request_of(loader: "AutoLoader[Any]") -> LoaderRequest:

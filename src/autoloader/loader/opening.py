@@ -43,15 +43,14 @@ class _Source:
         return iterator
 
 
-class Opening(_Source):
+class _Inline(_Source):
     """
-    Serves batches that load inline until enough of them were timed, and then lets the rest load as the loader chooses.
+    Serves batches that load inline, and at some time lets the rest load as the loader chooses.
 
     Args:
         loader: Whose epoch it is.
-        inner: What loads the first batches inline.
+        inner: What loads the batches inline.
         source: Its iterator.
-        clock: What times them.
         continue_elsewhere: Gives the rest of the epoch to another inner loader.
     """
 
@@ -61,30 +60,12 @@ class Opening(_Source):
         inner: InnerLoader,
         source: Any,
         *,
-        clock: BatchClock,
         continue_elsewhere: Callable[..., tuple[InnerLoader, Any, Deaths]],
     ) -> None:
         super().__init__()
         self._loader, self._inner, self._source = loader, inner, source
         self._at_one_thread = AtOneThread(source)
-        self._clock, self._continue_elsewhere = clock, continue_elsewhere
-
-    def __next__(self) -> Any:
-        clock, traces = self._clock, self._loader._first.traces
-        clock.note_asked()
-        if clock.has_seen_enough and self._batches_left() != 0:
-            return next(self._go_on())
-        assert traces is not None
-        # The first batch as in a worker, the second one as without any.
-        clock.is_at_one_thread = not clock.count % 2 or torch.get_num_threads() == 1
-        traces.begin()
-        try:
-            batch = next(self._at_one_thread if clock.is_at_one_thread else self._source)
-        finally:
-            traces.end()
-        self._loader._first.note_batch(self._loader)
-        clock.note_served()
-        return batch
+        self._continue_elsewhere = continue_elsewhere
 
     def _batches_left(self) -> int | None:
         """
@@ -96,14 +77,20 @@ class Opening(_Source):
             return None
         return max(0, total - issued.count + len(issued.outstanding))
 
+    def _fetch(self, *, is_at_one_thread: bool) -> Any:
+        """
+        Return the next batch, and take note of what fetching it leaves behind.
+        """
+        with self._loader._first.noting_traces(self._loader):
+            return next(self._at_one_thread if is_at_one_thread else self._source)
+
     def _go_on(self) -> Any:
         """
         Return what the rest of the epoch comes from, and give it to the iterator, too.
         """
         loader, inner, iterator = self._loader, self._inner, self.iterator
-        inner.stop_timing()
         with loader._inners.lock:
-            loader._first.choose(loader, self._batches_left())
+            self._choose()
             settings = loader._settle(stacklevel=5)
             if not settings.get("num_workers") and loader.plan.value("backend") != "thread":
                 is_single = loader._first.loads_at_one_thread(loader.plan)
@@ -113,6 +100,62 @@ class Opening(_Source):
             new, source, deaths = self._continue_elsewhere(loader, inner, settings)
             iterator.continue_with(new, source, deaths)
             return source
+
+    def _choose(self) -> None:
+        """
+        Choose how the rest loads.
+        """
+
+
+class Opening(_Inline):
+    """
+    Loads inline until enough batches were timed.
+
+    Args:
+        clock: What times them.
+        inline: As for any epoch that begins inline.
+    """
+
+    def __init__(self, *inline: Any, clock: BatchClock, **more: Any) -> None:
+        super().__init__(*inline, **more)
+        self._clock = clock
+
+    def __next__(self) -> Any:
+        clock = self._clock
+        clock.note_asked()
+        if clock.has_seen_enough and self._batches_left() != 0:
+            return next(self._go_on())
+        # The first batch as in a worker, the second one as without any.
+        clock.is_at_one_thread = not clock.count % 2 or torch.get_num_threads() == 1
+        batch = self._fetch(is_at_one_thread=clock.is_at_one_thread)
+        self._loader._first.note_batch(self._loader)
+        clock.note_served()
+        return batch
+
+    def _choose(self) -> None:
+        self._inner.stop_timing()
+        self._loader._first.choose(self._loader, self._batches_left())
+
+
+class Glance(_Inline):
+    """
+    Loads inline for as many batches as the last epochs had before they were left: workers would start in vain.
+
+    Args:
+        most: So many batches.
+        inline: As for any epoch that begins inline.
+    """
+
+    def __init__(self, *inline: Any, most: int, **more: Any) -> None:
+        super().__init__(*inline, **more)
+        self._left = most
+
+    def __next__(self) -> Any:
+        if not self._left and self._batches_left() != 0:
+            return next(self._go_on())
+        batch = self._fetch(is_at_one_thread=self._loader._first.loads_at_one_thread(self._loader.plan))
+        self._left -= 1
+        return batch
 
 
 class Confirmation(_Source):

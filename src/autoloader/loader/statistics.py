@@ -248,6 +248,13 @@ class EpochRecorder:
         self._samples += samples
         self._batches += 1
 
+    @property
+    def batches(self) -> int:
+        """
+        Return how many batches were served.
+        """
+        return self._batches
+
     def sums(self) -> _Sums:
         """
         Return what this epoch adds to the total.
@@ -314,6 +321,15 @@ class Recorder:
             earlier, kept = earlier.plus(kept[0].sums()), kept[1:]
         self._state = (earlier, (*kept, recorder))
         return recorder
+
+    def most_before_leaving(self, epochs: int) -> int | None:
+        """
+        Return the most batches that one of the last epochs had; ``None`` where not all of so many were left early.
+        """
+        last = self._state[1][-epochs:]
+        if len(last) < epochs or any(each.is_exhausted for each in last):
+            return None
+        return max(each.batches for each in last)
 
     def stats(self, in_flight: int, workers: tuple[ProcessUse, ...] = ()) -> LoaderStats:
         """

@@ -60,6 +60,8 @@ class FetchTraces:
         self._dataset = dataset
         self._first_look: Fingerprint | None = None
         self._files_at_first: frozenset[Any] = frozenset()
+        self.has_left_something = False
+        """Whether anything was different after samples were fetched, whatever has become of it."""
         self.has_read_older_file = False
         """Whether samples were read through a file that was open before the first one."""
 
@@ -92,6 +94,7 @@ class FetchTraces:
         moved = {key for key, place in positions_of_files().items() if self._positions.get(key, place) != place}
         self.has_read_older_file |= bool(moved & self._files_at_first)
         self._opened |= moved
+        self.has_left_something |= bool(self._changes or self._opened)
 
     def suspect_new_files(self) -> None:
         """
