@@ -26,6 +26,8 @@ class Job:
     """Seed of the unseen workloads; ``None`` where there are none."""
     batches: int
     """Batches an epoch."""
+    epochs: int
+    """Passes over the dataset."""
     maker: str
     """Who makes the loader, see :func:`benchmarks.peers.make_loader`."""
     settings: dict[str, Any]
@@ -55,7 +57,7 @@ def run(job: Job) -> dict[str, Any]:
     begun = time.perf_counter()
     loader = peers.make_loader(job, workload, dataset)
     choosing = time.perf_counter() - begun
-    for batch in loop(loader, workload.epochs):
+    for batch in loop(loader, job.epochs):
         first = time.perf_counter() - begun if first is None else first
         samples, total = samples + len(batch[1]), total + int(batch[1].sum())
         consume(batch)
@@ -63,7 +65,7 @@ def run(job: Job) -> dict[str, Any]:
     workers = None if job.maker == peers.EFFICIO else loader.num_workers  # efficio's own loader is hidden
     if job.maker in {peers.OURS, peers.CALIBRATED}:
         loader.close()
-    counted = {"epochs": workload.epochs, "samples": samples, "sum": total}
+    counted = {"epochs": job.epochs, "samples": samples, "sum": total}
     times = {"wall_seconds": wall, "first_seconds": first, "choosing_seconds": choosing}
     return {**times, "calibration_seconds": calibration_seconds, "workers": workers, **counted}
 

@@ -5,7 +5,8 @@ Each run is a process of its own, in the environment of its peer where that has 
 workers, and then prefetching and persistence at the best of them, once each; nothing of it is scored. *Scoring* runs
 the best again beside the peers, in rounds whose order is drawn anew, with a control: the best of the screening once
 more. Settings that are the same share their runs, so that their ratio is one as it should be; who chooses in the run
-does so in each round. The best setting is the one with the least median of the scored rounds; being chosen from these
+does so in each round. Where runs are to last some seconds, the scored ones have more epochs than the screened ones,
+and workers that stay. The best setting is the one with the least median of the scored rounds; being chosen from these
 very rounds, it has luck on its side, against ours.
 """
 
@@ -96,9 +97,14 @@ class Effort:
     """When a run is ended."""
     is_quick: bool = False
     """Whether each epoch has the workload's *quick_batches*."""
+    least_seconds: float = 0.0
+    """How long a scored run of the best setting lasts at least: it has as many epochs as that takes."""
+    scored: tuple[str, ...] = peers.PEERS
+    """The peers that are scored."""
 
 
 QUICK = Effort(counts=(0, 2, 4, 8), refined=1, finalists=2, rounds=3, timeout_seconds=60.0, is_quick=True)
+LONG = Effort(finalists=3, least_seconds=10.0, scored=(peers.POLICY, peers.OURS, peers.CALIBRATED))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,7 +122,9 @@ class Measured:
     finalists: tuple[str, ...]
     """Keys of the best of the screening, best first."""
     peers: Mapping[str, str]
-    """The key of each peer's setting; those that are not installed have none."""
+    """The key of each peer's setting; those that are not installed, or not scored, have none."""
+    epochs: int
+    """Passes over the dataset in each scored run."""
 
     @property
     def best(self) -> str:
@@ -144,13 +152,14 @@ class Measured:
             return None
         return median_with_interval(paired_ratios(self.seconds(above), self.seconds(below)))
 
-    def errors(self) -> list[str]:
+    def errors(self, but: Container[str] = ()) -> list[str]:
         """
-        Return what went wrong in scored runs.
+        Return what went wrong in scored runs, each once; not in those of the keys in *but*.
         """
-        return [
-            f"{self.workload}, {key}: {run.error}" for key, runs in self.rounds.items() for run in runs if run.error
-        ]
+        told = {key: [run.error for run in runs if run.error] for key, runs in self.rounds.items() if key not in but}
+        return list(
+            dict.fromkeys(f"{self.workload}, {key}: {error}" for key, errors in told.items() for error in errors)
+        )
 
 
 def plain(num_workers: int, **settings: Any) -> Setting:
@@ -203,13 +212,15 @@ def refinements(setting: Setting, epochs: int) -> list[Setting]:
     return [plain(workers, prefetch_factor=each, persistent_workers=stay) for each in (2, 4) for stay in stays]
 
 
-def peer_settings(facts: peers.Facts, missing: Container[str] = ()) -> dict[str, Setting]:
+def peer_settings(
+    facts: peers.Facts, missing: Container[str] = (), scored: Container[str] = peers.PEERS
+) -> dict[str, Setting]:
     """
-    Return each peer's setting but those of the *missing*; who chooses in the run has a setting of its own.
+    Return each scored peer's setting but those of the *missing*; who chooses in the run has a setting of its own.
     """
     ruled = {name: Setting(maker="torch", settings=rule(None, 0, facts)) for name, rule in peers.RULES.items()}
     choosing = {name: Setting(maker=name, settings={}) for name in peers.CHOOSING if name not in missing}
-    return {**ruled, **choosing}
+    return {name: setting for name, setting in {**ruled, **choosing}.items() if name in scored}
 
 
 def score(run: Runner, settings: Iterable[Setting], control: Setting, rounds: int, seed: str) -> dict[str, list[Run]]:
@@ -226,19 +237,41 @@ def score(run: Runner, settings: Iterable[Setting], control: Setting, rounds: in
     return runs
 
 
-def measure(name: str, run: Runner, effort: Effort, epochs: int, theirs: Mapping[str, Setting]) -> Measured:
+def measure(
+    name: str, run_for: Callable[[int], Runner], effort: Effort, epochs: int, theirs: Mapping[str, Setting]
+) -> Measured:
     """
     Screen one workload, and score the best settings beside *theirs*, the peers'.
+
+    Args:
+        name: The workload's.
+        run_for: Returns what runs it for so many epochs.
+        effort: What to try.
+        epochs: Passes over the dataset in a run, unless that is too short.
+        theirs: The peers' settings.
     """
-    screening, finalists = screen(run, effort, epochs)
-    runs = score(run, [*finalists, *theirs.values()], finalists[0], effort.rounds, name)
+    screening, finalists = screen(run_for(epochs), effort, epochs)
+    shortest = screening[finalists[0].key].wall_seconds
+    repeats = max(1, math.ceil(effort.least_seconds / shortest)) if shortest else 1
+    if repeats > 1:
+        finalists = [kept(each) for each in finalists]
+    runs = score(run_for(epochs * repeats), [*finalists, *theirs.values()], finalists[0], effort.rounds, name)
     return Measured(
         workload=name,
         screening=screening,
         rounds={key: tuple(each) for key, each in runs.items()},
-        finalists=tuple(setting.key for setting in finalists),
+        finalists=tuple(dict.fromkeys(setting.key for setting in finalists)),
         peers={peer: setting.key for peer, setting in theirs.items()},
+        epochs=epochs * repeats,
     )
+
+
+def kept(setting: Setting) -> Setting:
+    """
+    Return *setting* with workers that stay between epochs, if it has any.
+    """
+    workers = setting.settings.get("num_workers", 0)
+    return plain(**{**setting.settings, "persistent_workers": True}) if workers else setting
 
 
 def runner(job: Job, samples: int, timeout_seconds: float) -> Runner:

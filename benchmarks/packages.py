@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
-LOADTUNE, EFFICIO = "loadtune", "efficio"
+LOADTUNE, EFFICIO = PACKAGES = ("loadtune", "efficio")
 STEPS, TRIALS = 50, 6
 
 

@@ -38,13 +38,14 @@ def render_markdown(results: Results) -> str:
 
 
 def _rows(results: Results) -> list[list[str]]:
-    header = ["workload", "best setting", "seconds", *peers.PEERS, "A/A"]
-    return [header, *(_row(each) for each in results.workloads), *_summary(results.workloads)]
+    scored = results.effort.scored
+    header = ["workload", "best setting", "seconds", *scored, "A/A"]
+    return [header, *(_row(each, scored) for each in results.workloads), *_summary(results.workloads, scored)]
 
 
-def _row(measured: Measured) -> list[str]:
+def _row(measured: Measured, scored: Sequence[str]) -> list[str]:
     seconds = measured.seconds(measured.best)
-    ratios = [_ratio(measured, measured.peers.get(peer)) for peer in peers.PEERS]
+    ratios = [_ratio(measured, measured.peers.get(peer)) for peer in scored]
     return [measured.workload, measured.best, f"{statistics.median(seconds):.2f}", *ratios, _ratio(measured, CONTROL)]
 
 
@@ -55,12 +56,12 @@ def _ratio(measured: Measured, key: str | None) -> str:
     return "failed" if ratio is None else f"{ratio.value:.2f}"
 
 
-def _summary(found: Sequence[Measured]) -> list[list[str]]:
+def _summary(found: Sequence[Measured], scored: Sequence[str]) -> list[list[str]]:
     """
     Return the rows with each peer's geometric mean and minimum over the workloads; without a ratio of each, none.
     """
     rows = [["geometric mean", "", ""], ["minimum", "", ""]]
-    for peer in peers.PEERS:
+    for peer in scored:
         keys = [(each, each.peers.get(peer)) for each in found]
         ratios = [ratio.value for each, key in keys if key and (ratio := each.ratio(key))]
         rows[0].append(f"{geometric_mean(ratios):.2f}" if len(ratios) == len(found) > 0 else "-")
@@ -75,8 +76,12 @@ def _told(results: Results) -> list[str]:
     lines = []
     for each in results.workloads:
         keys = (peers.POLICY, peers.OURS, peers.CALIBRATED, CONTROL)
-        told = [f"{key} {_interval(each.ratio(key))}" for key in keys]
-        took = [run.calibration_seconds for run in each.rounds[peers.CALIBRATED] if run.calibration_seconds is not None]
+        told = [f"{key} {_interval(each.ratio(key))}" for key in keys if key in each.rounds]
+        took = [
+            run.calibration_seconds
+            for run in each.rounds.get(peers.CALIBRATED, ())
+            if run.calibration_seconds is not None
+        ]
         told += [f"calibration {seconds:.1f} s" for seconds in took]
         for peer in (peers.PADDLE, peers.LOADTUNE):
             took = [run.choosing_seconds for run in each.rounds.get(peer, ()) if run.choosing_seconds is not None]
@@ -100,7 +105,7 @@ def _notes(results: Results) -> list[str]:
     Return what the table means, and what is not in it.
     """
     notes = [_explanation(results.effort)]
-    absent = [peer for peer in peers.PEERS if any(peer not in each.peers for each in results.workloads)]
+    absent = [peer for peer in results.effort.scored if any(peer not in each.peers for each in results.workloads)]
     if absent:
         notes.append(f"Not installed: {', '.join(absent)}. `python -m benchmarks.environments` installs them.")
     if results.left_out:
@@ -111,11 +116,14 @@ def _notes(results: Results) -> list[str]:
 
 def _explanation(effort: Effort) -> str:
     coverage = median_with_interval(range(effort.rounds)).coverage_fraction
+    length = (
+        f" A run has as many epochs as the best takes {effort.least_seconds:g} s for." if effort.least_seconds else ""
+    )
     kind = (
         f"Quick: {effort.rounds} rounds, fewer batches and fewer screened counts {effort.counts}; an interval is the "
         f"range of the rounds and holds the median with probability {coverage:.2f} only."
         if effort.is_quick
-        else f"{effort.rounds} rounds; an interval holds the median with probability {coverage:.3f}."
+        else f"{effort.rounds} rounds; an interval holds the median with probability {coverage:.3f}.{length}"
     )
     return f"Ratios are best / own by round, their median, and an {INTERVAL}.\n{kind}"
 

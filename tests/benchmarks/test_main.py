@@ -32,6 +32,7 @@ def test_main_keeps_what_was_measured_and_leaves_out_what_is_not_installed(
             rounds={key: (Run(wall_seconds=1.0),) for key in keys},
             finalists=("0w",),
             peers={name: setting.key for name, setting in theirs.items()},
+            epochs=1,
         )
 
     monkeypatch.setattr(command, "measure_workload", measured)

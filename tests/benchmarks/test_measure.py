@@ -98,7 +98,7 @@ def measured(name: str = "waiting", missing: Sequence[str] = (), **other: float 
     Return a workload whose best setting takes a second, a calibrated one 1.25, auto_loader two, all else nine.
     """
     run = Lookup({"2w prefetch 2": 1.0, "auto_loader": 2.0, "calibrated": 1.25, **other})
-    return measure(name, run, EFFORT, 1, peer_settings(FACTS, missing))
+    return measure(name, lambda epochs: run, EFFORT, 1, peer_settings(FACTS, missing))
 
 
 def results(*workloads: Measured, **other: Any) -> Results:
@@ -127,6 +127,38 @@ def test_measure_compares_best_with_each() -> None:
         "auto_loader": 0.5,
         "calibrated": 0.8,
     }
+
+
+def test_long_runs_have_as_many_epochs_as_the_best_needs_and_workers_that_stay() -> None:
+    """
+    Ten epochs of 1.2 seconds last long enough, screened are runs of one; other peers have no column.
+    """
+    effort = replace(EFFORT, least_seconds=12.0, scored=("policy", "auto_loader"))
+    asked: dict[int, Lookup] = {}
+
+    def run_for(epochs: int) -> Lookup:
+        one = {"2w prefetch 2": 1.2, "0w": 1.3, "1w prefetch 2": 1.4}
+        more = {"0w": 14.0, "auto_loader": 28.0}
+        return asked.setdefault(epochs, Lookup(one) if epochs == 1 else Lookup(more, other=15.0))
+
+    found = measure("waiting", run_for, effort, 1, peer_settings(FACTS, scored=effort.scored))
+    assert (list(asked), found.epochs) == ([1, 10], 10)
+    assert found.finalists == ("2w prefetch 2 persistent", "0w", "1w prefetch 2 persistent")
+    assert set(asked[10].asked) == {*found.finalists, "policy", "auto_loader"}
+    assert found.best == "0w"
+    lines = render(results(found, effort=effort)).splitlines()
+    assert lines[0].split() == ["workload", "best", "setting", "seconds", "policy", "auto_loader", "A/A"]
+    assert lines[1].split()[-3:] == ["0.93", "0.50", "1.00"]
+    assert lines[-1].endswith("A run has as many epochs as the best takes 12 s for.")
+
+
+def test_error_of_a_package_among_the_peers_can_be_left_out() -> None:
+    """
+    It is told once for all rounds, and is no failure of the measurement.
+    """
+    found = measured(loadtune="it shuffles", policy="no")
+    assert found.errors() == ["waiting, loadtune: it shuffles", "waiting, policy: no"]
+    assert found.errors(but=("loadtune", "efficio")) == ["waiting, policy: no"]
 
 
 def test_render_has_a_row_a_workload_and_the_summary() -> None:

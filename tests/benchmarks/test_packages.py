@@ -100,7 +100,9 @@ def job(maker: str, folder: Path) -> child.Job:
     """
     Return twelve epochs of one batch of eight.
     """
-    return child.Job(workload="many-short-epochs", seed=None, batches=1, maker=maker, settings={}, folder=str(folder))
+    return child.Job(
+        workload="many-short-epochs", seed=None, batches=1, epochs=12, maker=maker, settings={}, folder=str(folder)
+    )
 
 
 @pytest.mark.real_host

@@ -63,7 +63,9 @@ def test_find_of_an_unknown_name_tells_the_known_ones() -> None:
 @pytest.mark.real_host
 def test_child_counts_all_samples_of_all_epochs(maker: str, tmp_path: Path) -> None:
     """Twelve epochs of one batch of eight, whoever makes the loader."""
-    job = child.Job(workload="many-short-epochs", seed=None, batches=1, maker=maker, settings={}, folder=str(tmp_path))
+    job = child.Job(
+        workload="many-short-epochs", seed=None, batches=1, epochs=12, maker=maker, settings={}, folder=str(tmp_path)
+    )
     found = child.run(job)
     assert (found["epochs"], found["samples"], found["sum"]) == (12, 96, 12 * 28)
     assert 0 <= found["choosing_seconds"] < found["first_seconds"] <= found["wall_seconds"]
