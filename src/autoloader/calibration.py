@@ -27,9 +27,13 @@ FAR = 1.2
 What goes so far beyond a limit shows that the limit was worked out from other figures than hold now.
 """
 
+_TOO_LONG = "over 5 % of a training of 3,000 batches (a budget of your own, of 20 seconds for instance, allows it)"
+
 _ENDED = {
     "order clear": "when the order was clear",
     "budget": "when the budget was used up",
+    "no gain": f"where more trials would have taken {_TOO_LONG}",
+    "not worth a trial": f"without a trial, which would have taken {_TOO_LONG}",
     "interrupt": "by an interrupt",
     "no trial possible": "without a trial, so that the model alone decides",
 }
@@ -75,7 +79,8 @@ class Calibration:
     seconds: float = 0.0
     """Seconds that the calibration took."""
     stopped_by: str = "order clear"
-    """Why it ended, one of ``order clear``, ``budget``, ``interrupt`` and ``no trial possible``."""
+    """Why it ended, one of ``order clear``, ``budget``, ``no gain``, ``interrupt``, ``no trial possible`` and
+    ``not worth a trial``."""
     schema: int = SCHEMA
     """The layout of this record, see :data:`SCHEMA`."""
 

@@ -217,7 +217,7 @@ def test_ctrl_c_ends_with_what_is_known(target: Path) -> None:
     As a terminal sends it, to all processes of the job, once trials run.
     """
     seen = target.parent / "seen"
-    arguments = command(f"{target}:Waits", "--batch-size", 4)
+    arguments = command(f"{target}:Waits", "--batch-size", 4, "--budget", 60)
     process = subprocess.Popen(
         arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )

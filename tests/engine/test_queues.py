@@ -265,6 +265,17 @@ def test_threads_of_closed_queues_are_waited_for() -> None:
     assert not thread.is_alive()
 
 
+def test_thread_that_the_system_did_not_let_start_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Its queue knows it all the same.
+    """
+    monkeypatch.setattr(threading, "_start_new_thread", lambda *arguments, **more: exec("raise RuntimeError('no')"))
+    wanted = WorkerQueue(ctx=CONTEXT)
+    with pytest.raises(RuntimeError):
+        wanted.put((0, "batch"))
+    wait_for_threads([wanted])
+
+
 @NEEDS_POLL
 def test_thread_that_cannot_send_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """

@@ -61,6 +61,13 @@ class WaitingStream(datasets.SharedStream):
             yield number
 
 
+def thoroughly(*args: Any, **arguments: Any) -> Any:
+    """
+    Calibrate with the time for all trials, though nobody trains long enough with so little data.
+    """
+    return calibrate(*args, budget_seconds=20, **arguments)
+
+
 def choice_of(found: Any) -> tuple[int, str]:
     """
     Return the number of workers, and the rule that decided.
@@ -73,7 +80,7 @@ def test_more_workers_are_chosen_where_samples_wait() -> None:
     """
     By real trials, whose numbers stand in the plan, which a loader takes.
     """
-    found = calibrate(Waits(200), 4)
+    found = thoroughly(Waits(200), 4)
     workers, rule = choice_of(found)
     assert workers >= 2
     assert rule == "num_workers.calibrated"
@@ -94,7 +101,7 @@ def test_number_that_the_user_has_set_is_measured_alone(arguments: dict[str, Any
     """
     Three times.
     """
-    found = calibrate(Waits(), 4, **arguments)
+    found = thoroughly(Waits(), 4, **arguments)
     assert choice_of(found) == choice
     assert [(trial.num_workers, trial.runs) for trial in found.trials] == [(choice[0], 3)]
 
@@ -103,7 +110,7 @@ def test_no_more_workers_are_tried_than_there_are_batches() -> None:
     """
     Two batches an epoch.
     """
-    found = calibrate(Waits(16), 8)
+    found = thoroughly(Waits(16), 8)
     assert max(trial.num_workers for trial in found.trials) <= 2
 
 
@@ -134,14 +141,14 @@ def test_inline_is_chosen_where_workers_do_not_do(
     """
     What loads here still loads.
     """
-    assert choice_of(calibrate(dataset(), 4, epochs=20, **arguments)) == choice
+    assert choice_of(thoroughly(dataset(), 4, epochs=20, **arguments)) == choice
 
 
 def test_stream_in_two_shards_has_at_most_two_workers() -> None:
     """
     The shards limit what is tried.
     """
-    found = calibrate(WaitingStream(100), 4)
+    found = thoroughly(WaitingStream(100), 4)
     assert choice_of(found) == (2, "num_workers.calibrated")
     assert {trial.num_workers for trial in found.trials} <= {0, 1, 2}
 
@@ -193,7 +200,7 @@ def test_file_that_is_opened_later_is_each_workers_own(tmp_path: Path) -> None:
     path = tmp_path / "bytes"
     path.write_bytes(bytes(range(40)))
     data = OpenedLater(path)
-    found = calibrate(Waiting(data), 4)
+    found = thoroughly(Waiting(data), 4)
     assert choice_of(found)[0] >= 2
     assert (data.file, data.pid) == (None, 0)
 
@@ -219,7 +226,7 @@ def test_process_is_the_same_afterwards() -> None:
 
     seed_all()
     before = state()
-    calibrate(data, 4, sampler=sampler)
+    thoroughly(data, 4, sampler=sampler)
     assert state() == before
     after = [batch.tolist() for batch in auto_loader(data, 4, sampler=sampler, num_workers=0)]
     seed_all()
@@ -232,8 +239,8 @@ def test_one_shot_sampler_and_stream_are_not_drawn_from() -> None:
     They still give all that they have.
     """
     sampler, data = iter(range(40)), OneShot(20)
-    calibrate(datasets.Numbers(), 4, sampler=sampler)
-    calibrate(data, 4)
+    thoroughly(datasets.Numbers(), 4, sampler=sampler)
+    thoroughly(data, 4)
     assert (list(sampler), list(data)) == (list(range(40)), list(range(20)))
 
 
@@ -242,9 +249,19 @@ def test_step_is_called_here_with_a_batch() -> None:
     Four times, the first of which is not timed.
     """
     batches: list[Any] = []
-    found = calibrate(Waits(), 4, step=batches.append, num_workers=0)
+    found = thoroughly(Waits(), 4, step=batches.append, num_workers=0)
     assert [batch.tolist() for batch in batches] == [[[index, 1] for index in range(28, 32)]] * 4
     assert found.profile.step_seconds is not None
+
+
+def test_calibration_takes_no_more_than_it_can_gain() -> None:
+    """
+    By default: of what is quick anyway, trials would take longer than they could ever save.
+    """
+    found = calibrate(datasets.Numbers(1000), 4)
+    assert (found.trials, found.stopped_by) == ((), "not worth a trial")
+    assert "without a trial, which would have taken over 5 % of a training of 3,000 batches" in str(found)
+    assert thoroughly(datasets.Numbers(1000), 4).trials
 
 
 def test_slow_step_is_called_as_often_as_there_is_time() -> None:
@@ -279,7 +296,7 @@ def test_ctrl_c_while_trials_run_returns_what_is_known(tmp_path: Path) -> None:
 
     thread = threading.Timer(0, interrupt)
     thread.start()
-    found = calibrate(data, 4)
+    found = thoroughly(data, 4)
     thread.join()
     assert found.stopped_by == "interrupt"
     assert still_running(tmp_path) == []

@@ -66,6 +66,16 @@ def kill() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Slow(datasets.Numbers):
+    """
+    Numbers of which eight in a row take long enough for a profile.
+    """
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(0.013)
+        return super().__getitem__(index)
+
+
 class Troubled(datasets.Numbers):
     """
     Numbers; what goes wrong does so when a sample is fetched, everywhere or in workers only.

@@ -18,7 +18,7 @@ import datasets
 from autoloader.tuning.assistant import Assistant, AssistantError, CannotStartError, NoBatchError, OutOfTimeError
 from autoloader.tuning.laboratory import Subject
 from loader.chosen import NEEDS_FORK
-from tuning.subjects import Noting, Troubled, Unsendable, hang, kill, raise_key_error, still_running, subject
+from tuning.subjects import Noting, Slow, Troubled, Unsendable, hang, kill, raise_key_error, still_running, subject
 
 METHODS = [
     pytest.param("fork", marks=NEEDS_FORK),
@@ -47,7 +47,7 @@ def test_child_answers_one_question_after_the_other(method: str) -> None:
     """
     A profile, a batch, and runs with workers and without.
     """
-    with start(method, subject(datasets.Numbers(), worker_init_fn=datasets.seed_by_numpy)) as child:
+    with start(method, subject(Slow(), worker_init_fn=datasets.seed_by_numpy)) as child:
         assert child.ask("profile", 1 << 20).batches == 8
         assert child.batch().tolist() == [[index, 1] for index in range(28, 32)]
         assert child.ask("run", settings(method, 0), 3, 0.0, is_busy=False).batches == 3
@@ -63,7 +63,7 @@ def test_error_of_the_dataset_is_told_and_the_child_goes_on(method: str) -> None
         with pytest.raises(AssistantError) as raised:
             child.ask("run", settings(method, 1), 1, 0.0, is_busy=False)
         assert str(raised.value).splitlines()[-1] == "KeyError: 'no such sample'"
-        assert child.ask("profile", 1 << 20).batches == 8
+        assert child.ask("profile", 1 << 20).batches >= 8
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -179,8 +179,8 @@ def test_child_reads_an_open_file_without_moving_the_position_of_its_parent(tmp_
         before = os.lseek(file.fileno(), 0, os.SEEK_CUR)
         data = datasets.FromFile(file)
         with start("fork", subject(data)) as child:
-            assert child.ask("profile", 1 << 20).batches == 8
-            assert sorted(child.batch().tolist()) == [4, 5, 6, 7]
+            last = (child.ask("profile", 1 << 20).batches - 1) % 3
+            assert child.batch().tolist() == list(range(4 * last, 4 * last + 4))
         assert (os.lseek(file.fileno(), 0, os.SEEK_CUR), file.tell(), file.read(1)) == (before, 5, b"\x05")
 
 

@@ -13,12 +13,12 @@ import torch
 
 import datasets
 from autoloader.tuning.laboratory import Laboratory, NothingToLoadError, Run, _timed, _told
-from tuning.subjects import OneShot, OpenedLater, Troubled, raise_key_error, raise_stop_iteration, subject
+from tuning.subjects import OneShot, OpenedLater, Slow, Troubled, raise_key_error, raise_stop_iteration, subject
 
 INLINE = {"num_workers": 0}
 
 
-class Seen(datasets.Numbers):
+class Seen(Slow):
     """
     Notes which samples were fetched.
     """

@@ -79,6 +79,43 @@ def test_trials_go_on_until_the_order_is_clear(steps: Mapping[int, float], asked
     assert {workers: len(runs) for workers, runs in outcome.runs.items()} == {each: asked.count(each) for each in asked}
 
 
+@pytest.mark.parametrize(
+    ("batches", "epochs_left", "elapsed", "asked", "stopped_by"),
+    [
+        pytest.param(100, 1, 0.0, 7, "order clear", id="all"),
+        pytest.param(100, 1, 6.0, 7, "order clear", id="just-all"),
+        pytest.param(100, 1, 6.5, 0, "not worth a trial", id="none"),
+        pytest.param(100, 99, 6.5, 7, "order clear", id="more-epochs"),
+        pytest.param(None, 9, 6.5, 7, "order clear", id="more-of-unknown-length"),
+    ],
+)
+def test_trials_end_where_they_take_a_twentieth_of_a_training(
+    batches: int | None, epochs_left: int, elapsed: float, asked: int, stopped_by: str
+) -> None:
+    """
+    With two workers 3,000 batches of 0.05 s take 150 s, of which 7.5 are the limit; a trial takes about 1.1.
+    """
+    child, situation = (
+        Child({1: 0.1, 2: 0.05, 3: 0.05}),
+        SITUATION._replace(outlook=Outlook(batches, batches, epochs_left)),
+    )
+    outcome = run_trials(
+        child, situation, lambda workers: {"num_workers": workers}, monotonic() + 600, begun=monotonic() - elapsed
+    )
+    assert (len(child.asked), outcome.stopped_by) == (asked, stopped_by)
+
+
+def test_trials_end_in_the_middle_where_the_best_so_far_is_quicker_than_expected() -> None:
+    """
+    What remains is less then: 3,000 batches of 0.01 s, a twentieth of which is 1.5 s.
+    """
+    child = Child({1: 0.1, 2: 0.01, 3: 0.01})
+    outcome = run_trials(
+        child, SITUATION, lambda workers: {"num_workers": workers}, monotonic() + 600, begun=monotonic() - 1.0
+    )
+    assert (child.asked, outcome.stopped_by) == ([2], "no gain")
+
+
 def test_trial_is_told_how_long_to_time_and_what_the_training_does() -> None:
     """
     Four rounds of 0.1 s with two workers, three of 0.15 with three and inline; steps of 0.05 s keep the CPU busy.

@@ -116,7 +116,7 @@ def wait_for_threads(queues: Iterable[Any]) -> None:
     deadline = monotonic() + THREAD_SECONDS
     for each in queues:
         thread = getattr(each, "_thread", None)
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join(max(0.0, deadline - monotonic()))
 
 

@@ -29,6 +29,11 @@ from .starting import GUARD, refuse_in_starting_worker
 
 logger = logging.getLogger("autoloader")
 
+BUDGET_SECONDS = 20.0
+"""
+What a calibration may take where nobody says.
+"""
+
 STEP_RUNS = 3
 STEP_FRACTION = 0.25
 """
@@ -44,7 +49,7 @@ The curve goes on to so many times the largest number of workers that was tried.
 def calibrate_loader(
     loader: AutoLoader[Any],
     *,
-    budget_seconds: float = 20.0,
+    budget_seconds: float | None = None,
     step: Callable[[Any], object] | None = None,
     progress: Callable[[str], object] = lambda _: None,
 ) -> Calibration:
@@ -53,7 +58,7 @@ def calibrate_loader(
 
     Args:
         loader: What is measured.
-        budget_seconds: Seconds that all of it may take.
+        budget_seconds: Seconds that all of it may take; ``None`` for some, and no more than it is worth.
         step: What the training does with a batch.
         progress: Told what is being done.
 
@@ -62,11 +67,12 @@ def calibrate_loader(
         CalibrationError: The dataset raised, gave no batch in time, or no process could start.
         MissingMainGuardError: The process that measures would run the script again.
     """
-    if not _is_time(budget_seconds):
+    seconds = BUDGET_SECONDS if budget_seconds is None else budget_seconds
+    if not _is_time(seconds):
         raise ArgumentError(describe("calibration.budget", value=budget_seconds))
     refuse_in_starting_worker()
     begun = monotonic()
-    deadline = begun + budget_seconds
+    deadline = begun + seconds
     method = _method_for(loader)
     outcome = None
     try:
@@ -75,9 +81,17 @@ def calibrate_loader(
             profile = assistant.ask("profile", shared_bytes(loader._facts))
             profile = _with_step(assistant, profile, step, deadline, progress)
             situation = _situation(loader, profile, method)
-            outcome = _try(assistant, loader, situation, method, deadline, progress)
+            outcome = _try(
+                assistant,
+                loader,
+                situation,
+                method,
+                deadline=deadline,
+                begun=begun if budget_seconds is None else None,
+                progress=progress,
+            )
     except AssistantError as error:
-        raise CalibrationError(_text_of(error, loader, budget_seconds)) from None
+        raise CalibrationError(_text_of(error, loader, seconds)) from None
     except KeyboardInterrupt:
         if outcome is None:
             raise
@@ -196,8 +210,7 @@ def _try(
     loader: AutoLoader[Any],
     situation: Situation,
     method: str,
-    deadline: float,
-    progress: Callable[[str], object],
+    **limits: Any,
 ) -> Outcome:
     request = request_of(loader)
 
@@ -208,7 +221,7 @@ def _try(
         ordered = {} if loader.in_order else {"in_order": False}
         return {"num_workers": workers, "multiprocessing_context": method, "prefetch_factor": factor, **ordered}
 
-    return run_trials(assistant, situation, settings, deadline, only=_fixed_workers(loader), progress=progress)
+    return run_trials(assistant, situation, settings, only=_fixed_workers(loader), **limits)
 
 
 def _calibration(loader: AutoLoader[Any], situation: Situation, outcome: Outcome, seconds: float) -> Calibration:

@@ -57,7 +57,7 @@ def plan_loader(*args: Any, **kwargs: Any) -> Plan:
 
 
 def calibrate(
-    *args: Any, budget_seconds: float = 20.0, step: Callable[[Any], object] | None = None, **kwargs: Any
+    *args: Any, budget_seconds: float | None = None, step: Callable[[Any], object] | None = None, **kwargs: Any
 ) -> Calibration:
     """
     Measure a dataset, try settings for real, and return the best with all that was seen.
@@ -67,7 +67,8 @@ def calibrate(
 
     Args:
         args: As for auto_loader.
-        budget_seconds: Seconds that all of it may take.
+        budget_seconds: Seconds that all of it may take; ``None`` for 20, and for no trial any more that would make it
+            take over 5 % of a training of 3,000 batches, or of the expected epochs where these have more.
         step: What the training does with a batch, a function that takes one. It is called up to four times, in this
             process, and should not return before its work is done (``torch.cuda.synchronize()``). Without it the
             fastest loading is looked for.

@@ -153,6 +153,13 @@ class BatchClock:
         return len(self._batches) >= self._enough_batches or self._loading_seconds >= self._enough_seconds
 
     @property
+    def loading_seconds(self) -> float:
+        """
+        Return how long loading them took.
+        """
+        return self._loading_seconds
+
+    @property
     def count(self) -> int:
         """
         Return how many batches were timed.

@@ -33,6 +33,15 @@ from ..start.interrupts import let_through
 
 PROFILE_BATCHES = 8
 PROFILE_SECONDS = 1.0
+"""
+A profile ends after so many batches or so many seconds of loading, whichever comes first,
+"""
+
+LEAST_PROFILE_SECONDS = 0.1
+MOST_PROFILE_BATCHES = 1000
+"""
+but goes on where batches are quick: what else happens on the machine would be most of what is seen of them.
+"""
 
 
 class Subject(NamedTuple):
@@ -130,7 +139,7 @@ class Laboratory:
         source = AtOneThread(inner.start_epoch())
         is_stream = isinstance(self._subject.dataset, IterableDataset)
         with self._untouched():
-            while not clock.has_enough_batches:
+            while not _is_enough(clock):
                 if is_stream:
                     clock.begin([None] * (self._subject.rest.get("batch_size") or 1))
                 if _next(inner, source) is _END:
@@ -179,6 +188,12 @@ class Laboratory:
         if not stamps:
             raise NothingToLoadError
         return _timed(begun, stamps, ahead if len(stamps) == wanted else max(1, workers))
+
+
+def _is_enough(clock: BatchClock) -> bool:
+    if clock.loading_seconds < LEAST_PROFILE_SECONDS:
+        return clock.count >= MOST_PROFILE_BATCHES
+    return clock.has_enough_batches
 
 
 def _timed(begun: float, stamps: list[float], ahead: int) -> Run:

@@ -9,6 +9,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from ..calibration import Trial
+from ..policy.model import UNKNOWN_BATCHES
 from .assistant import Assistant, AssistantError, NoBatchError, OutOfTimeError
 from .candidates import Situation, first_candidates, median, next_candidate, still_open, totals_of
 
@@ -25,9 +26,27 @@ ENOUGH_RUNS = 3
 So often a setting runs that the user has set.
 """
 
+LONG_RUN_BATCHES = 3000
+WORTH = 0.05
+"""
+Where nobody says what a calibration may take, it takes no more than this part of a training of so many batches, or of
+the one that is expected, if that is longer.
+"""
+
 CAUTION = 1.5
 """
 A trial begins only if so many times what the model expects of it is left.
+"""
+
+
+_STOPPED = {
+    (True, True): "budget",
+    (True, False): "no gain",
+    (False, True): "no trial possible",
+    (False, False): "not worth a trial",
+}
+"""
+Why no further trial begins, by whether there was one, and whether it would be worth its time.
 """
 
 
@@ -76,6 +95,7 @@ def run_trials(
     deadline: float,
     *,
     only: int | None = None,
+    begun: float | None = None,
     progress: Callable[[str], object] = lambda _: None,
 ) -> Outcome:
     """
@@ -90,6 +110,8 @@ def run_trials(
         settings: The arguments of the DataLoader for a number of workers.
         deadline: When to have finished, on the clock of ``time.monotonic``.
         only: The number of workers to try, where the user has set it.
+        begun: When the calibration began, on the same clock, where it may take a part of the training only; ``None``
+            where it may take all the time that there is.
         progress: Told what is being tried.
 
     Raises:
@@ -103,8 +125,10 @@ def run_trials(
         while True:
             for workers in waiting:
                 rounds, expected = rounds_for(situation, workers)
-                if monotonic() + CAUTION * expected > deadline:
-                    return Outcome(runs, failed, "budget" if runs else "no trial possible")
+                ended = monotonic() + CAUTION * expected
+                is_worth = begun is None or ended - begun <= WORTH * training_seconds(situation, runs)
+                if ended > deadline or not is_worth:
+                    return Outcome(runs, failed, _STOPPED[bool(runs), is_worth])
                 progress("inline" if not workers else f"{workers} worker{'s' if workers > 1 else ''}")
                 try:
                     run = _run(assistant, situation, settings(workers), rounds)
@@ -127,6 +151,17 @@ def run_trials(
         return Outcome(runs, failed if workers in runs else {**failed, workers: str(error)}, "budget")
     except KeyboardInterrupt:
         return Outcome(runs, failed, "interrupt")
+
+
+def training_seconds(situation: Situation, runs: Mapping[int, list[Any]]) -> float:
+    """
+    Return how long the training takes with the best of the settings that were tried, before that by the model.
+    """
+    outlook = situation.outlook
+    expected = (outlook.batches or UNKNOWN_BATCHES) * (1 + outlook.epochs_left)
+    tried = [median(run.step_seconds for run in each) for each in runs.values()]
+    step = min(tried, default=situation.step(situation.best()))
+    return max(LONG_RUN_BATCHES, expected) * step
 
 
 def _run(assistant: Assistant, situation: Situation, settings: Mapping[str, Any], rounds: int) -> Any:
