@@ -52,6 +52,19 @@ class Draws(Waits):
         return index, int(torch.randint(1 << 40, ()))
 
 
+class Fails(Waits):
+    """
+    Has one sample that raises an error, if it is told which.
+    """
+
+    fails_at = -1
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        if index == self.fails_at:
+            raise KeyError(index)
+        return super().__getitem__(index)
+
+
 class OpensLate(Waits):
     """
     Opens its file when the first sample is fetched, and reads where it was told to.
@@ -545,15 +558,6 @@ def test_error_of_a_sample_in_an_epoch_that_begins_here_is_no_end() -> None:
     """
     It counts as no batch, the epoch goes on after it, and no sample is lost.
     """
-
-    class Fails(Waits):
-        fails_at = -1
-
-        def __getitem__(self, index: int) -> tuple[int, int]:
-            if index == self.fails_at:
-                raise KeyError(index)
-            return super().__getitem__(index)
-
     dataset = Fails(400, 0.002)
     with auto_loader(dataset, 4) as loader:
         for _ in range(2):
