@@ -143,7 +143,7 @@ class Calibration:
                 f"The {cpus} allow about {number_text(limit)}: no setting gains much more, only cheaper samples or "
                 "steps, or more CPUs."
             )
-        elif limit is not None:
+        elif limit is not None and self.num_workers:
             yield f"The {cpus} would allow {number_text(limit)}: it is not CPU that is waited for."
         if step and rate * step < NEAR:
             yield f"Training alone could take {number_text(1 / step)}: it waits for data."

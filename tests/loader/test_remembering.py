@@ -199,6 +199,43 @@ def test_what_fits_stays(caplog: pytest.LogCaptureFixture) -> None:
     assert [each.message for each in caplog.records if "does not fit" in each.message] == []
 
 
+def trained(loader: Any, step_seconds: float) -> list[int]:
+    """
+    Return the samples of an epoch of a training that takes a while for each batch.
+    """
+    found = []
+    for samples, _ in loader:
+        found += samples.tolist()
+        time.sleep(step_seconds)
+    return found
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.08, 0.001), (0.001, 0.08)], ids=["quicker", "slower"])
+def test_training_that_takes_another_time_for_a_batch_gets_other_workers(
+    before: float, after: float, store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """
+    For the rest of the epoch where it pays, and from the begin in the next run; no sample is lost.
+
+    One worker keeps up with steps of 80 ms, and not with those of one.
+    """
+    with auto_loader(Varies(), 4) as loader:
+        assert trained(loader, before) == list(range(160))
+        first = loader.num_workers
+    with auto_loader(Varies(), 4) as loader, caplog.at_level(logging.INFO, "autoloader"):
+        assert loader.num_workers == first
+        assert trained(loader, after) == list(range(160))
+        second = loader.num_workers
+        assert [each.message for each in caplog.records if "unlike in an earlier run" in each.message] != []
+        assert trained(loader, after) == list(range(160))
+        assert loader.num_workers == second
+    assert (second > first) is (after < before)
+    assert second != first
+    assert len(files(store)) == 1
+    with auto_loader(Varies(), 4) as loader:
+        assert loader.num_workers == second
+
+
 def test_what_loads_inline_is_timed_again_and_stays_inline(store: Path) -> None:
     """
     That costs nothing, as its batches are served.

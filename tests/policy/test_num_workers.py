@@ -268,6 +268,18 @@ DATASET_ROWS = [
     pytest.param({**ITERABLE, "traits.num_shards": 4}, 4, "num_workers.shards", id="iterable-of-4-shards"),
     pytest.param({**ITERABLE, "traits.num_shards": 99}, 16, "num_workers.unmeasured", id="iterable-of-99-shards"),
     pytest.param(
+        {**ITERABLE, "traits.num_shards": 99, "traits.batches_per_epoch": 79},
+        3,
+        "num_workers.last-batches",
+        id="iterable-of-79-batches",
+    ),
+    pytest.param(
+        {**ITERABLE, "traits.num_shards": 99, "traits.batches_per_epoch": 19},
+        1,
+        "num_workers.last-batches",
+        id="iterable-of-19-batches",
+    ),
+    pytest.param(
         {**ITERABLE, "traits.is_worker_aware": True}, 16, "num_workers.unmeasured", id="iterable-worker-aware"
     ),
     pytest.param(

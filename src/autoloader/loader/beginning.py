@@ -107,8 +107,10 @@ def _opening(loader: "AutoLoader[Any]", inner: InnerLoader, source: Any, inline:
         return Opening(loader, inner, source, clock=inline, continue_elsewhere=continue_elsewhere)
     if inline is not None:
         return Glance(loader, inner, source, most=inline, continue_elsewhere=continue_elsewhere)
+    if inner.has_workers and loader._first.is_to_confirm:
+        return Confirmation(loader, inner, source, continue_elsewhere=continue_elsewhere)
     if inner.has_workers:
-        return Confirmation(loader, source) if loader._first.is_to_confirm else source
+        return source
     return AtOneThread(source) if loader._first.loads_at_one_thread(loader.plan) else source
 
 

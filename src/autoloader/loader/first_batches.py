@@ -18,7 +18,7 @@ from ..facts import HostFacts
 from ..findings import describe
 from ..plan import LoaderRequest, Plan
 from ..policy import MEASURED, Measured, Outlook, can_be_measured, cpus_of_rank, expected_epochs_left, recommend
-from ..policy.model import fewest_workers, is_at_one_thread, step_seconds
+from ..policy.model import fewest_workers, is_at_one_thread, start_seconds, step_seconds, total_seconds
 from ..policy.multiprocessing_context import method_name
 from ..profiling import BatchClock, FetchTraces, Sent
 from ..profiling.inspect import length_of
@@ -43,7 +43,7 @@ Of the free shared memory, no more than this part is used to see what sending a 
 
 OFF = 0.5
 """
-A sample that costs more than by this part more or less than it did is not what was remembered.
+What costs more than by this part more or less than it did is not what was remembered.
 """
 
 LEFT_EPOCHS = 2
@@ -72,6 +72,8 @@ class FirstBatches:
         self._epochs_begun = 0
         self._is_stale = self._is_confirmed = self._has_calibrated = False
         self._seen: list[float] = []
+        self._steps: list[float] = []
+        self._other_step: float | None = None
         self._sent: Sent | None = None
         self._key: dict[str, Any] = {}
 
@@ -84,7 +86,8 @@ class FirstBatches:
         self._store = store
         if store.folder is None or not _may_choose(loader):
             return
-        self.recalled = found = recall(store, key_of(loader, request_of(loader)))
+        self._key = key_of(loader, request_of(loader))
+        self.recalled = found = recall(store, self._key)
         if found is None:
             return
         logger.info("store: settings by what an earlier run has measured")
@@ -152,42 +155,93 @@ class FirstBatches:
             return is_at_one_thread(self.profile)
         return plan.choices["num_workers"].rule in MEASURED
 
-    def note_seen(self, loader: "AutoLoader[Any]", batch_seconds: float) -> bool:
+    def note_seen(self, loader: "AutoLoader[Any]", batch_seconds: float, step_seconds: float | None) -> bool:
         """
         Note what fetching a batch took in a worker, and return whether more is to be noted.
 
         After the first batches of all workers, in however many epochs, that has to fit what is remembered.
+
+        Args:
+            loader: The loader.
+            batch_seconds: What fetching it took.
+            step_seconds: What the training did before it asked for this one; ``None`` before the first of an epoch.
         """
         workers = loader.plan.value("num_workers") or 1
         self._seen.append(batch_seconds)
+        if step_seconds is not None:
+            self._steps.append(step_seconds)
         if len(self._seen) >= SEEN_ROUNDS * workers:
             self._confirm(loader, workers, self._seen[workers:])
         return not self._is_confirmed
 
     def _confirm(self, loader: "AutoLoader[Any]", workers: int, seen: Sequence[float]) -> None:
         """
-        See whether what fetching took, in seconds by batch, fits what is remembered.
+        See whether what fetching took, in seconds by batch, and the training's own steps fit what is remembered.
 
-        It may take half of that, or half as long again, and where workers share the CPUs as long as they have to.
+        Either may take half of that, or half as long again, and where workers share the CPUs as long as it has to.
         """
         self._is_confirmed, recalled = True, self.recalled
         if recalled is None:
             return
-        profile, middle = recalled.profile, statistics.median(seen)
+        profile, middle, cpus = recalled.profile, statistics.median(seen), cpus_of_rank(loader._facts)
         usual = profile.batch_samples * profile.sample_seconds
-        side_by_side = workers * step_seconds(profile, workers, cpus_of_rank(loader._facts))
-        if not (1 - OFF) * usual <= middle <= (1 + OFF) * max(usual, side_by_side):
+        if not _fits(middle, usual, max(usual, workers * step_seconds(profile, workers, cpus))):
             took = f"{seconds_text(middle)} a batch instead of {seconds_text(usual)}"
             logger.info("store: what an earlier run has measured does not fit any more: %s", took)
             self._is_stale = True
+            return
+        step = statistics.median_low(self._steps or (0.0,))  # a first step is longer than others
+        if profile.step_seconds == 0.0 or not self._steps:
+            return  # a calibration has looked for the fastest loading, whatever the training does
+        if profile.step_seconds is None or not _fits(step, profile.step_seconds, _beside(profile, workers, cpus)):
+            logger.info("store: the training takes %s a batch, unlike in an earlier run", seconds_text(step))
+            self._other_step = step
+
+    @property
+    def has_other_step(self) -> bool:
+        """
+        Return whether the training is seen to take another time for a batch than it is remembered to.
+        """
+        return self._other_step is not None
+
+    def choose_by_other_step(self, loader: "AutoLoader[Any]", batches_left: int | None = None) -> bool:
+        """
+        Choose anew for *loader* by what the training takes for a batch now, and remember that.
+
+        Args:
+            loader: The loader, of which an epoch begins or runs.
+            batches_left: Batches left of an epoch that runs.
+
+        Returns:
+            Whether the rest of the epoch gains by other workers that start now.
+        """
+        step, self._other_step = self._other_step, None
+        if self.recalled is None or step is None or not _may_choose(loader):
+            return False
+        known, before = self.recalled.profile, loader.plan
+        share = 1.0
+        if known.step_seconds and known.step_cpu_seconds is not None:
+            share = known.step_cpu_seconds / known.step_seconds
+        self.profile = profile = replace(known, step_seconds=step, step_cpu_seconds=share * step)
+        self._take(loader, profile, loader._traits.batches_per_epoch)
+        remember(self._store, self._key, Remembered(profile, *self._trials(profile)))
+        cpus, outlook = cpus_of_rank(loader._facts), Outlook(batches_left, batches_left, 0)
+        is_forked = method_name(loader.plan.value("multiprocessing_context")) == "fork"
+        workers, now = before.value("num_workers"), loader.plan.value("num_workers")
+        staying = total_seconds(profile, workers, cpus, outlook, is_forked=is_forked)
+        staying -= start_seconds(profile, workers, cpus, is_forked=is_forked)
+        return workers != now and total_seconds(profile, now, cpus, outlook, is_forked=is_forked) < staying
 
     def renew_if_stale(self, loader: "AutoLoader[Any]") -> None:
         """
         Before an epoch: measure anew where what was remembered did not fit.
         """
+        if self._other_step is not None:
+            self.choose_by_other_step(loader)
         if not self._is_stale:
             return
-        self._is_stale, self.recalled, self.profile, self._seen = False, None, None, []
+        self._is_stale, self.recalled, self.profile = False, None, None
+        self._seen, self._steps = [], []
         loader._inners.drop_kept()
         if _may_choose(loader):
             loader._take_plan(recommend(loader._look_again(), loader._traits, request_of(loader)))
@@ -336,9 +390,26 @@ def _goes_one_by_one(loader: "AutoLoader[Any]") -> bool:
 
 def _is_like(profile: Profile, remembered: Profile) -> bool:
     """
-    Return whether a sample costs about what it cost when something was remembered.
+    Return whether a sample, and a step of the training, cost about what they cost when something was remembered.
     """
-    return abs(profile.sample_seconds - remembered.sample_seconds) <= OFF * remembered.sample_seconds
+    step, known = profile.step_seconds, remembered.step_seconds
+    is_step_like = not known or step is None or _fits(step, known)
+    return is_step_like and _fits(profile.sample_seconds, remembered.sample_seconds)
+
+
+def _fits(seconds: float, usual: float, most: float | None = None) -> bool:
+    """
+    Return whether something takes about what it usually does, or at most is known to take in bad circumstances.
+    """
+    return (1 - OFF) * usual <= seconds <= (1 + OFF) * (usual if most is None else most)
+
+
+def _beside(profile: Profile, workers: int, cpus: float) -> float:
+    """
+    Return what a step of the training takes at most where it shares the CPUs with workers.
+    """
+    busy = workers * profile.batch_cpu_seconds / profile.batch_seconds if profile.batch_seconds else workers
+    return (profile.step_seconds or 0.0) * max(1.0, (1 + busy) / cpus)
 
 
 def _may_load_here(loader: "AutoLoader[Any]") -> bool:

@@ -4,6 +4,7 @@ Where a loader's first batches come from: loaded inline and timed, or from worke
 
 import weakref
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,6 +44,17 @@ class _Source:
         return iterator
 
 
+def batches_left(inner: InnerLoader) -> int | None:
+    """
+    Return how many batches of the epoch are left; ``None`` where that is not known.
+    """
+    issued = inner.issued
+    total = None if issued is None else length_of(issued)
+    if issued is None or total is None:
+        return None
+    return max(0, total - issued.count + len(issued.outstanding))
+
+
 class _Inline(_Source):
     """
     Serves batches that load inline, and at some time lets the rest load as the loader chooses.
@@ -66,16 +78,6 @@ class _Inline(_Source):
         self._loader, self._inner, self._source = loader, inner, source
         self._at_one_thread = AtOneThread(source)
         self._continue_elsewhere = continue_elsewhere
-
-    def _batches_left(self) -> int | None:
-        """
-        Return how many batches of the epoch are left; ``None`` where that is not known.
-        """
-        issued = self._inner.issued
-        total = None if issued is None else length_of(issued)
-        if issued is None or total is None:
-            return None
-        return max(0, total - issued.count + len(issued.outstanding))
 
     def _fetch(self, *, is_at_one_thread: bool) -> Any:
         """
@@ -123,7 +125,7 @@ class Opening(_Inline):
     def __next__(self) -> Any:
         clock = self._clock
         clock.note_asked()
-        if clock.has_seen_enough and self._batches_left() != 0:
+        if clock.has_seen_enough and batches_left(self._inner) != 0:
             return next(self._go_on())
         # The first batch as in a worker, the second one as without any.
         clock.is_at_one_thread = not clock.count % 2 or torch.get_num_threads() == 1
@@ -134,7 +136,7 @@ class Opening(_Inline):
 
     def _choose(self) -> None:
         self._inner.stop_timing()
-        self._loader._first.choose(self._loader, self._batches_left())
+        self._loader._first.choose(self._loader, batches_left(self._inner))
 
 
 class Glance(_Inline):
@@ -151,7 +153,7 @@ class Glance(_Inline):
         self._left = most
 
     def __next__(self) -> Any:
-        if not self._left and self._batches_left() != 0:
+        if not self._left and batches_left(self._inner) != 0:
             return next(self._go_on())
         batch = self._fetch(is_at_one_thread=self._loader._first.loads_at_one_thread(self._loader.plan))
         self._left -= 1
@@ -162,17 +164,51 @@ class Confirmation(_Source):
     """
     Serves batches from workers that were chosen by what an earlier run has found, until it is seen whether that holds.
 
+    Where the training takes another time for a batch than it did, other workers may serve the rest.
+
     Args:
         loader: Whose epoch it is.
+        inner: What loads it.
         source: The iterator over deliveries.
+        continue_elsewhere: Gives the rest of the epoch to another inner loader.
     """
 
-    def __init__(self, loader: "AutoLoader[Any]", source: Any) -> None:
+    def __init__(
+        self,
+        loader: "AutoLoader[Any]",
+        inner: InnerLoader,
+        source: Any,
+        *,
+        continue_elsewhere: Callable[..., tuple[InnerLoader, Any, Deaths]],
+    ) -> None:
         super().__init__()
-        self._loader, self._source = loader, source
+        self._loader, self._inner, self._source = loader, inner, source
+        self._continue_elsewhere = continue_elsewhere
+        self._served: float | None = None
 
     def __next__(self) -> Any:
+        first, asked = self._loader._first, perf_counter()
+        if first.has_other_step and self._inner.issued is not None:
+            return next(self._go_on())
         delivery = next(self._source)
-        if delivery.seconds is not None and not self._loader._first.note_seen(self._loader, delivery.seconds):
+        step = None if self._served is None else asked - self._served
+        is_over = delivery.seconds is not None and not first.note_seen(self._loader, delivery.seconds, step)
+        if is_over and not first.has_other_step:
             self.iterator.draw_from(self._source)
+        self._served = perf_counter()
         return delivery
+
+    def _go_on(self) -> Any:
+        """
+        Return what the rest of the epoch comes from, and give it to the iterator, too.
+        """
+        loader, inner, iterator = self._loader, self._inner, self.iterator
+        with loader._inners.lock:
+            if not loader._first.choose_by_other_step(loader, batches_left(inner)):
+                iterator.draw_from(self._source)
+                return self._source
+            settings = loader._settle(stacklevel=5)
+            inner.close()
+            new, source, deaths = self._continue_elsewhere(loader, inner, settings)
+            iterator.continue_with(new, source, deaths)
+            return source

@@ -17,6 +17,11 @@ from .model import Outlook, fewest_workers
 from .multiprocessing_context import method_name
 from .prefetch_factor import batches_ahead, crosses_network, lies_on_hdd
 
+BATCHES_TO_A_LAST_ONE = 20
+"""
+Of the batches of an iterable-style dataset no more than one in so many is a worker's last one, which is not full.
+"""
+
 FEW_ITERATIONS = 10
 """
 Fewer batches than this in all are over before a second worker would have started.
@@ -235,7 +240,7 @@ def _model_limits(facts: HostFacts, traits: DatasetTraits, profile: Profile) -> 
 def _measured_text(profile: Profile) -> str:
     load, cpu = profile.batch_seconds, profile.batch_cpu_seconds
     text = f"a batch takes {seconds_text(load)} to load ({seconds_text(min(cpu, load))} of it CPU)"
-    return text if profile.step_seconds is None else f"{text}, and {seconds_text(profile.step_seconds)} to train on"
+    return text if not profile.step_seconds else f"{text}, and {seconds_text(profile.step_seconds)} to train on"
 
 
 def _inline_because(profile: Profile) -> str:
@@ -303,6 +308,10 @@ def _dataset_limits(traits: DatasetTraits, request: LoaderRequest) -> Iterator[L
 def _shards_limit(traits: DatasetTraits) -> Iterator[Limit]:
     if traits.num_shards is not None:
         yield _limit("shards", traits.num_shards, f"{traits.num_shards} shards")
+    batches = traits.batches_per_epoch
+    if traits.style == "iterable" and batches is not None:
+        because = f"each ends with a batch of its own that is not full, and an epoch has {batches}"
+        yield _limit("last-batches", max(1, batches // BATCHES_TO_A_LAST_ONE), because)
 
 
 def _storage_limits(facts: HostFacts, traits: DatasetTraits) -> Iterator[Limit]:

@@ -38,6 +38,7 @@ RULES: dict[str, str] = {
     "num_workers.processes": "The limit of processes allows no more workers.",
     "num_workers.batches-per-epoch": "More workers than half the batches of an epoch would have nothing to do.",
     "num_workers.shards": "The dataset has no more shards.",
+    "num_workers.last-batches": "Each worker of an iterable-style dataset has a last batch that is not full.",
     "num_workers.storage-hdd": "A spinning disk slows down when many read at once.",
     "num_workers.measured": "By what the first batches took, more workers would not be faster by 3 %.",
     "num_workers.calibrated": "Of the numbers that were tried, the smallest that is hardly slower than the best.",
