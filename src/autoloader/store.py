@@ -73,8 +73,8 @@ def open_node_store(environment: Mapping[str, str]) -> "Store":
     if _is_off(environment):
         return Store(None)
     user = getattr(os, "getuid", lambda: None)()
-    folder = Path(tempfile.gettempdir()) / ("autoloader" if user is None else f"autoloader-{user}")
     try:
+        folder = Path(tempfile.gettempdir()) / ("autoloader" if user is None else f"autoloader-{user}")
         folder.mkdir(mode=0o700, exist_ok=True)
         status = folder.lstat()
     except OSError:

@@ -151,25 +151,22 @@ def test_rank_with_other_cpus_makes_its_own_plan(host: Host, ranks: Any) -> None
     assert 0 < ranks(1).num_workers < first.num_workers
 
 
+def with_choice(value: Any, name: str, chosen: Any) -> Any:
+    """
+    Return what local rank 0 has left, with another value of one choice.
+    """
+    choices = value["plan"]["choices"]
+    return {**value, "plan": {**value["plan"], "choices": {**choices, name: {**choices[name], "value": chosen}}}}
+
+
 @pytest.mark.parametrize(
     "spoil",
     [
         pytest.param(lambda value: {**value, "started": value["started"] - 1}, id="another-process"),
         pytest.param(lambda value: {**value, "pid": "1"}, id="no-pid"),
         pytest.param(lambda value: {**value, "plan": {}}, id="no-plan"),
-        pytest.param(
-            lambda value: {
-                **value,
-                "plan": {
-                    **value["plan"],
-                    "choices": {
-                        **value["plan"]["choices"],
-                        "num_workers": {**value["plan"]["choices"]["num_workers"], "value": -1},
-                    },
-                },
-            },
-            id="no-count",
-        ),
+        pytest.param(lambda value: with_choice(value, "num_workers", -1), id="no-count"),
+        pytest.param(lambda value: with_choice(value, "multiprocessing_context", "bogus"), id="no-method"),
         pytest.param(lambda value: [value], id="no-object"),
     ],
 )
@@ -198,6 +195,59 @@ def test_folder_of_somebody_else_is_not_used(folder: Path, ranks: Any) -> None:
     ours.rename(folder / "elsewhere")
     ours.symlink_to(folder / "elsewhere")
     assert ranks(1, free_gib=SHORT).num_workers == 0
+
+
+def test_without_a_folder_for_temporary_files_each_rank_chooses(ranks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    None can be written in a container that is read-only, or on a full disk.
+    """
+
+    def missing() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.gettempdir", missing)
+    assert ranks(0).num_workers > 0
+    assert ranks(1, free_gib=SHORT).num_workers == 0
+
+
+def test_loader_in_a_dataloaders_worker_waits_for_nobody(host: Host, ranks: Any) -> None:
+    """
+    Each worker of each rank would.
+    """
+    host.change("process", is_dataloader_worker=True)
+    ranks(1)
+    assert ranks.known[1].patience > 0
+
+
+def test_files_of_killed_runs_are_deleted_after_a_day(host: Host, ranks: Any) -> None:
+    """
+    By the first plan that a later run leaves there; younger ones may be of a run that goes on.
+    """
+    store = open_node_store(host.environment)
+    for name in ("old", "young"):
+        store.write(node.KIND, {"run": name}, {})
+    old = store.entries()[0]
+    os.utime(old.path, (old.written - 2 * node.OLD_SECONDS,) * 2)
+    ranks(0)
+    assert not old.path.exists()
+    assert len(store.entries()) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_forked_process_leaves_the_files_of_its_parent(host: Host, ranks: Any) -> None:
+    """
+    It inherits what is to be done at the end.
+    """
+    ranks(0)
+    store = open_node_store(host.environment)
+    child = os.fork()
+    if not child:
+        ranks.known[0]._take_back(os.getppid())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert len(store.entries()) == 1
+    ranks.known[0]._take_back(os.getpid())
+    assert store.entries() == []
 
 
 RANK = """

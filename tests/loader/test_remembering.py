@@ -3,6 +3,7 @@ What was measured is found again by the next loader, as long as it fits.
 """
 
 import functools
+import itertools
 import json
 import logging
 import os
@@ -197,6 +198,18 @@ def test_what_fits_stays(caplog: pytest.LogCaptureFixture) -> None:
         assert set(first) == set(second)
         assert os.getpid() not in first
     assert [each.message for each in caplog.records if "does not fit" in each.message] == []
+
+
+def test_epochs_that_are_left_early_tell_as_well_what_does_not_fit(caplog: pytest.LogCaptureFixture) -> None:
+    """
+    Though they load here, and never get to the batches of all workers.
+    """
+    first_pids(Varies())
+    SECONDS["now"] *= 4
+    with auto_loader(Varies(), 4) as loader, caplog.at_level(logging.INFO, "autoloader"):
+        for _ in range(5):
+            assert sum(len(samples) for samples, _ in itertools.islice(loader, 2)) == 8
+    assert len([each.message for each in caplog.records if "does not fit any more" in each.message]) == 1
 
 
 def trained(loader: Any, step_seconds: float) -> list[int]:

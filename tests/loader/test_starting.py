@@ -2,12 +2,15 @@
 Where workers cannot start: what is tried, where batches load instead, and what is said.
 """
 
+import itertools
 import os
 import pickle
 import sqlite3
 import sys
 import threading
+import time
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -182,6 +185,42 @@ def test_iterable_dataset_is_not_moved_to_a_thread(host: Any) -> None:
     with pytest.warns(AutoloaderWarning):
         assert torch.cat(list(loader)).tolist() == list(range(8))
     assert backend(loader) == ("inline", "backend.daemonic")
+
+
+class Seeks(datasets.FromFile):
+    """
+    Takes a moment between its seek and its read.
+    """
+
+    def __len__(self) -> int:
+        return 200
+
+    def __getitem__(self, index: int) -> int:
+        self.file.seek(index)
+        time.sleep(0.002)
+        return self.file.read(1)[0]
+
+
+@pytest.mark.filterwarnings("ignore:backend")
+@pytest.mark.parametrize("num_workers", [None, 2])
+def test_threads_of_two_iterators_do_not_move_each_others_file(
+    num_workers: int | None, host: Any, tmp_path: Path
+) -> None:
+    """
+    Of one that was left while its thread loads on, and of two side by side.
+    """
+    host.change("process", is_daemonic=True)
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(range(200)))
+    with path.open("rb", buffering=0) as file:
+        loader = auto_loader(Seeks(file), 4, num_workers=num_workers)
+        for _ in range(4):
+            assert torch.cat(list(itertools.islice(loader, 5))).tolist() == list(range(20))
+        expected = torch.arange(40).split(4)
+        for one, two, right in zip(loader, loader, expected, strict=False):
+            assert (one.tolist(), two.tolist()) == (right.tolist(), right.tolist())
+        assert loader.plan.value("backend") == "thread"
+        loader.close()
 
 
 def test_dataset_that_a_thread_cannot_use_loads_inline(host: Any) -> None:

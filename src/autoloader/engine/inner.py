@@ -22,6 +22,7 @@ from .randomness import DrawWatch, HeldGenerators, SeededInline
 from .stacks import StackPipe
 from .stream import CopyState, Stream
 from .threads import ThreadIterator
+from .turns import in_turns, in_turns_with_threads
 from .watch import DeadWorker, Silence, WatchedIterator
 from .worker import WorkerInit
 
@@ -262,9 +263,11 @@ class InnerLoader:
                 issued.draw_first()  # as early as with workers, whatever the caller draws next
             if streams is not None:
                 self._source = SeededInline(self._source, streams)
-            if self._on_inline is not None:
+            if self._on_inline is None:
+                self._source = in_turns_with_threads(self._source, self._holders[0])
+            else:
                 self._source = ThreadIterator(
-                    self._source,
+                    in_turns(self._source, self._holders[0]),
                     ahead=self._ahead,
                     timeout=self._timeout,
                     issued=issued,
@@ -338,6 +341,11 @@ class InnerLoader:
     def _start(self) -> Any:
         try:
             return iter(self._loader)
+        except KeyboardInterrupt as error:
+            if self.has_workers:
+                disarm_half_started(error)
+                self.group.end(at_once=True)
+            raise
         except Exception as error:
             if self.dead_workers():
                 raise KeptWorkersDiedError from error

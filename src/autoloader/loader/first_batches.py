@@ -155,9 +155,11 @@ class FirstBatches:
             return is_at_one_thread(self.profile)
         return plan.choices["num_workers"].rule in MEASURED
 
-    def note_seen(self, loader: "AutoLoader[Any]", batch_seconds: float, step_seconds: float | None) -> bool:
+    def note_seen(
+        self, loader: "AutoLoader[Any]", batch_seconds: float, step_seconds: float | None, *, is_here: bool = False
+    ) -> bool:
         """
-        Note what fetching a batch took in a worker, and return whether more is to be noted.
+        Note what fetching a batch took in a worker, or here, and return whether more is to be noted.
 
         After the first batches of all workers, in however many epochs, that has to fit what is remembered.
 
@@ -165,8 +167,9 @@ class FirstBatches:
             loader: The loader.
             batch_seconds: What fetching it took.
             step_seconds: What the training did before it asked for this one; ``None`` before the first of an epoch.
+            is_here: Whether it was fetched in this process.
         """
-        workers = loader.plan.value("num_workers") or 1
+        workers = 1 if is_here else loader.plan.value("num_workers") or 1
         self._seen.append(batch_seconds)
         if step_seconds is not None:
             self._steps.append(step_seconds)
@@ -311,13 +314,13 @@ class FirstBatches:
         return most
 
     @contextlib.contextmanager
-    def noting_traces(self, loader: "AutoLoader[Any]") -> Iterator[None]:
+    def noting_traces(self, loader: "AutoLoader[Any]", *, looks_at_positions: bool) -> Iterator[None]:
         """
         Note what is opened within the block, where the dataset is fetched from in this process.
         """
         if self.traces is None:
-            self.traces = FetchTraces(loader.dataset)
-        self.traces.begin()
+            self.traces, looks_at_positions = FetchTraces(loader.dataset), True
+        self.traces.begin(looks_at_positions=looks_at_positions)
         try:
             yield
         finally:

@@ -6,13 +6,15 @@ numbers of workers, and all of them wait for the slowest.
 """
 
 import atexit
+import contextlib
 import json
 import logging
 import os
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
@@ -41,6 +43,11 @@ time, or local rank 0 makes none.
 """
 
 POLL_SECONDS = 0.01
+
+OLD_SECONDS = 86400.0
+"""
+A file that is older is left from a run that was killed.
+"""
 
 RUN_VARIABLES = (
     *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT", "RAY_JOB_ID"),
@@ -75,6 +82,7 @@ class NodePlans:
         choices = loader.plan.choices
         call = {
             "run": {name: environment[name] for name in RUN_VARIABLES if name in environment},
+            "host": socket.gethostname(),
             "dataset": f"{type(loader.dataset).__module__}.{type(loader.dataset).__qualname__}",
             "samples": length_of(loader.dataset),
             "batch_size": loader.batch_size,
@@ -97,11 +105,12 @@ class NodePlans:
             logger.info("ranks: this rank's plan is not there for the others: %s", store.problem)
             return
         if not self._given:
-            atexit.register(self._take_back)
+            atexit.register(self._take_back, pid)
+            _forget_older_runs(store)
         self._given.append((store, key))
 
-    def _take_back(self) -> None:
-        for store, key in self._given:
+    def _take_back(self, pid: int) -> None:
+        for store, key in self._given if os.getpid() == pid else ():  # a forked process has inherited the list
             store.discard(KIND, key)
 
     def take(self, loader: "AutoLoader[Any]", store: Store, key: dict[str, Any]) -> dict[str, Choice[Any]] | None:
@@ -122,6 +131,7 @@ class NodePlans:
         try:
             choices = plan_from_json(value.get("plan")).choices
             check_counts({name: choice.value for name, choice in choices.items()})
+            _check_method(choices, loader)
         except (ValueError, ArgumentError) as error:
             logger.info("ranks: what local rank 0 has left is no plan: %s", error)
             return None
@@ -146,6 +156,7 @@ def choose_for_node(
     """
     job, store = loader._facts.job, Store(None)
     is_ours = not loader._has_given_plan and not loader.plan.has_users_workers
+    is_ours = is_ours and not loader._facts.process.is_dataloader_worker
     if is_ours and job.local_rank is not None and (job.local_world_size or 1) > 1:
         store = open_node_store(environment)
     key = {} if store.folder is None else plans.key_of(loader, environment)
@@ -156,6 +167,28 @@ def choose_for_node(
     choose()
     if job.local_rank == 0 and store.folder is not None:
         plans.give(loader, store, key)
+
+
+def _check_method(choices: Mapping[str, Choice[Any]], loader: "AutoLoader[Any]") -> None:
+    """
+    Check that a plan starts workers as this system can.
+
+    Raises:
+        ValueError: It does not.
+    """
+    method, known = choices["multiprocessing_context"].value, loader._facts.start_methods.available or ()
+    if method is not None and method not in known:
+        raise ValueError(f"multiprocessing_context={method!r} is none of {known}")
+
+
+def _forget_older_runs(store: Store) -> None:
+    """
+    Delete what runs have left that were killed. Of one that runs for so long all ranks have read it.
+    """
+    for entry in store.entries():
+        if entry.kind == KIND and time() - entry.written > OLD_SECONDS:
+            with contextlib.suppress(OSError):
+                entry.path.unlink()
 
 
 def _is_of_a_running_process(value: Any) -> bool:

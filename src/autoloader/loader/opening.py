@@ -79,11 +79,11 @@ class _Inline(_Source):
         self._at_one_thread = AtOneThread(source)
         self._continue_elsewhere = continue_elsewhere
 
-    def _fetch(self, *, is_at_one_thread: bool) -> Any:
+    def _fetch(self, *, is_at_one_thread: bool, looks_at_positions: bool = True) -> Any:
         """
         Return the next batch, and take note of what fetching it leaves behind.
         """
-        with self._loader._first.noting_traces(self._loader):
+        with self._loader._first.noting_traces(self._loader, looks_at_positions=looks_at_positions):
             return next(self._at_one_thread if is_at_one_thread else self._source)
 
     def _go_on(self) -> Any:
@@ -150,13 +150,21 @@ class Glance(_Inline):
 
     def __init__(self, *inline: Any, most: int, **more: Any) -> None:
         super().__init__(*inline, **more)
-        self._left = most
+        self._left, self._served = most, 0.0
 
     def __next__(self) -> Any:
         if not self._left and batches_left(self._inner) != 0:
             return next(self._go_on())
-        batch = self._fetch(is_at_one_thread=self._loader._first.loads_at_one_thread(self._loader.plan))
+        first, begun = self._loader._first, perf_counter()
+        batch = self._fetch(
+            is_at_one_thread=first.loads_at_one_thread(self._loader.plan),
+            looks_at_positions=not self._served,  # the first batches of all have shown that none is read on
+        )
+        if first.is_to_confirm:
+            step = begun - self._served if self._served else None
+            first.note_seen(self._loader, perf_counter() - begun, step, is_here=True)
         self._left -= 1
+        self._served = perf_counter()
         return batch
 
 
