@@ -96,6 +96,8 @@ class LoaderRequest:
     """Samples a batch; ``None`` where the dataset or a batch sampler makes the batches."""
     epochs: int | None = None
     """Passes over the dataset that the user expects; ``None`` means many."""
+    drop_last: bool = False
+    """Whether a last batch that is not full is dropped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

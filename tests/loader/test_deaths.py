@@ -22,6 +22,7 @@ from autoloader import auto_loader
 from autoloader.engine import processes
 from autoloader.engine.inner import InnerLoader
 from autoloader.errors import ArgumentError, AutoloaderError, WorkerDiedError
+from autoloader.loader import beginning
 from loader.chosen import chosen, seed_all
 from loader.conftest import Host
 from loader.deadly import (
@@ -369,6 +370,24 @@ def test_death_of_kept_workers_as_an_epoch_begins_costs_nothing(word: str, monke
             iterator = iter(loader)
         assert first_numbers(iterator) == list(range(0, 12, 2))
         assert first_numbers(loader) == list(range(0, 12, 2))
+
+
+@pytest.mark.slow_spawn
+def test_memory_is_read_when_workers_start_and_not_in_each_epoch(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A death is explained by what has changed since then.
+    """
+    reads: list[Any] = []
+
+    def read() -> Any:
+        reads.append(host.facts)
+        return host.facts
+
+    monkeypatch.setattr(beginning, "probe_memory", read)
+    with chosen(datasets.Numbers(12), 2, batch_size=2) as loader:
+        for _ in range(3):
+            assert first_numbers(loader) == list(range(0, 12, 2))
+    assert len(reads) == 1
 
 
 @pytest.mark.slow_spawn

@@ -269,15 +269,21 @@ DATASET_ROWS = [
     pytest.param({**ITERABLE, "traits.num_shards": 99}, 16, "num_workers.unmeasured", id="iterable-of-99-shards"),
     pytest.param(
         {**ITERABLE, "traits.num_shards": 99, "traits.batches_per_epoch": 79},
-        3,
+        15,
         "num_workers.last-batches",
         id="iterable-of-79-batches",
     ),
     pytest.param(
-        {**ITERABLE, "traits.num_shards": 99, "traits.batches_per_epoch": 19},
+        {**ITERABLE, "traits.num_shards": 99, "traits.batches_per_epoch": 79, "request.drop_last": True},
+        3,
+        "num_workers.last-batches",
+        id="iterable-of-79-batches-that-drops",
+    ),
+    pytest.param(
+        {**ITERABLE, "traits.num_shards": 99, "traits.batches_per_epoch": 4},
         1,
         "num_workers.last-batches",
-        id="iterable-of-19-batches",
+        id="iterable-of-4-batches",
     ),
     pytest.param(
         {**ITERABLE, "traits.is_worker_aware": True}, 16, "num_workers.unmeasured", id="iterable-worker-aware"

@@ -114,6 +114,8 @@ class InnerLoader:
         self._clock, self._is_timed = clock, is_timed
         self.held, self.version = held, version
         self.wanted: Mapping[str, Any] | None = None
+        self.memory: Any = None
+        """Memory when its workers started."""
         self.was_exhausted = False
         self.has_failed = False
         self.group = WorkerGroup()

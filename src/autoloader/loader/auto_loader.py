@@ -161,7 +161,7 @@ class AutoLoader(DataLoader[B_co]):
         self.epochs, self.seed, self.calibrate = epochs, seed, calibrate
         self.on_unsafe, self.on_worker_death, self.numa = on_unsafe, on_worker_death, numa
         check_counts(fixed)
-        request = LoaderRequest(fixed=fixed, batch_size=batch_size, epochs=epochs)
+        request = LoaderRequest(fixed=fixed, batch_size=batch_size, epochs=epochs, drop_last=bool(drop_last))
         self._is_copy = main_guard.is_starting_worker()  # which imports the script again: it neither looks nor speaks
         environment = probe_environment()
         self._is_off = is_switched_off(environment)

@@ -161,7 +161,8 @@ def _can_hear(kept: InnerLoader, course: Course) -> bool:
 
 
 def _deaths(loader: "AutoLoader[Any]", inner: InnerLoader) -> Deaths:
-    before = probe_memory().memory if inner.has_workers else None
+    if inner.has_workers and inner.memory is None:
+        inner.memory = probe_memory().memory
     method = method_name(inner.settings.get("multiprocessing_context"))
 
     def restart(old: InnerLoader, changes: dict[str, Any]) -> InnerLoader:
@@ -170,7 +171,7 @@ def _deaths(loader: "AutoLoader[Any]", inner: InnerLoader) -> Deaths:
                 loader.plan = with_fewer_workers(loader.plan, changes["num_workers"])
             return _make_inner(loader, {**old.settings, **changes}, replaces=old)
 
-    return Deaths(restart, goes_on=loader.on_worker_death == "restart", before=before, method=method)
+    return Deaths(restart, goes_on=loader.on_worker_death == "restart", before=inner.memory, method=method)
 
 
 def _make_inner(

@@ -427,7 +427,9 @@ def request_of(loader: "AutoLoader[Any]") -> LoaderRequest:
     Return what the user asked of a loader, up to now.
     """
     fixed = {name: choice.value for name, choice in loader.plan.choices.items() if is_users(choice)}
-    return LoaderRequest(fixed=fixed, batch_size=loader.batch_size, epochs=loader.epochs)
+    return LoaderRequest(
+        fixed=fixed, batch_size=loader.batch_size, epochs=loader.epochs, drop_last=bool(loader.drop_last)
+    )
 
 
 def _may_choose(loader: "AutoLoader[Any]") -> bool:

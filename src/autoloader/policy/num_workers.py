@@ -17,9 +17,11 @@ from .model import Outlook, fewest_workers
 from .multiprocessing_context import method_name
 from .prefetch_factor import batches_ahead, crosses_network, lies_on_hdd
 
-BATCHES_TO_A_LAST_ONE = 20
+BATCHES_TO_A_LAST_ONE = 5
+BATCHES_TO_A_DROPPED_ONE = 20
 """
-Of the batches of an iterable-style dataset no more than one in so many is a worker's last one, which is not full.
+Of the batches of an iterable-style dataset no more than one in so many is a worker's last one, which is not full; it
+costs more where it is dropped with its samples.
 """
 
 FEW_ITERATIONS = 10
@@ -223,16 +225,16 @@ def _measured_limits(
     usual, _ = batches_ahead(facts, traits, request, profile)
     size = measured_bytes(facts, traits, profile)
     budgets = worker_limits(facts, size, usual, least, method_name(context) == "fork")
-    return [*_model_limits(facts, traits, profile), *budgets]
+    return [*_model_limits(facts, traits, request, profile), *budgets]
 
 
-def _model_limits(facts: HostFacts, traits: DatasetTraits, profile: Profile) -> Iterator[Limit]:
+def _model_limits(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest, profile: Profile) -> Iterator[Limit]:
     """
     Yield the limits on what the model chooses that no budget sets.
     """
     if profile.step_seconds is None and not trains_on_accelerator(facts):
         yield _no_accelerator(facts)
-    yield from _shards_limit(traits)
+    yield from _shards_limit(traits, request)
     if lies_on_hdd(facts, traits):
         yield _limit("storage-hdd", 2, f"{traits.path} lies on a spinning disk")
 
@@ -302,16 +304,18 @@ def _dataset_limits(traits: DatasetTraits, request: LoaderRequest) -> Iterator[L
         yield _limit("batches-per-epoch", ceil(batches / 2), f"half of {batches} batches an epoch")
     if batches is not None and epochs is not None and batches * epochs < FEW_ITERATIONS:
         yield _limit("few-iterations", 1, f"{batches * epochs} batches in all")
-    yield from _shards_limit(traits)
+    yield from _shards_limit(traits, request)
 
 
-def _shards_limit(traits: DatasetTraits) -> Iterator[Limit]:
+def _shards_limit(traits: DatasetTraits, request: LoaderRequest) -> Iterator[Limit]:
     if traits.num_shards is not None:
         yield _limit("shards", traits.num_shards, f"{traits.num_shards} shards")
     batches = traits.batches_per_epoch
     if traits.style == "iterable" and batches is not None:
-        because = f"each ends with a batch of its own that is not full, and an epoch has {batches}"
-        yield _limit("last-batches", max(1, batches // BATCHES_TO_A_LAST_ONE), because)
+        fewest = BATCHES_TO_A_DROPPED_ONE if request.drop_last else BATCHES_TO_A_LAST_ONE
+        what = "drops" if request.drop_last else "ends with"
+        because = f"each {what} a batch of its own that is not full, and an epoch has {batches}"
+        yield _limit("last-batches", max(1, batches // fewest), because)
 
 
 def _storage_limits(facts: HostFacts, traits: DatasetTraits) -> Iterator[Limit]:
