@@ -125,7 +125,7 @@ def continue_elsewhere(
         source = new.continue_epoch()
     except WorkerStartError as error:
         found = start_failed(error)
-        loader._fall_back(with_fallback(loader.plan, found, loader._style), found, stacklevel=5)
+        loader._fall_back(with_fallback(loader.plan, found, loader._style), found, stacklevel=6)
         new = _make_inner(loader, loader._parts().settings(loader.plan, loader.timeout), replaces=new)
         source = new.continue_epoch()
     return new, source, _deaths(loader, new)

@@ -23,10 +23,25 @@ if TYPE_CHECKING:
 class _Source:
     """
     The source of an epoch's first batches, which gives its iterator another one after them.
+
+    Args:
+        loader: Whose epoch it is.
+        inner: What loads these batches.
+        source: Its iterator.
+        continue_elsewhere: Gives the rest of the epoch to another inner loader.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        loader: "AutoLoader[Any]",
+        inner: InnerLoader,
+        source: Any,
+        *,
+        continue_elsewhere: Callable[..., tuple[InnerLoader, Any, Deaths]],
+    ) -> None:
         self._iterator: weakref.ref[LoaderIterator] | None = None
+        self._loader, self._inner, self._source = loader, inner, source
+        self._continue_elsewhere = continue_elsewhere
 
     def serve(self, iterator: LoaderIterator) -> None:
         """
@@ -42,6 +57,22 @@ class _Source:
         iterator = None if self._iterator is None else self._iterator()
         assert iterator is not None  # it is the one that asks
         return iterator
+
+    def _continue(self, settings: dict[str, Any]) -> Any:
+        """
+        Return what the rest of the epoch comes from, loaded by other settings, and give it to the iterator, too.
+        """
+        iterator = self.iterator
+        new, source, deaths = self._continue_elsewhere(self._loader, self._inner, settings)
+        iterator.continue_with(new, source, deaths)
+        return source
+
+    def _stay(self, source: Any) -> Any:
+        """
+        Return what the rest of the epoch comes from, loaded as before, and give it to the iterator, too.
+        """
+        self.iterator.draw_from(source)
+        return source
 
 
 def batches_left(inner: InnerLoader) -> int | None:
@@ -59,25 +90,12 @@ class _Inline(_Source):
     """
     Serves batches that load inline, and at some time lets the rest load as the loader chooses.
 
-    Args:
-        loader: Whose epoch it is.
-        inner: What loads the batches inline.
-        source: Its iterator.
-        continue_elsewhere: Gives the rest of the epoch to another inner loader.
+    Its arguments are those of any source of first batches.
     """
 
-    def __init__(
-        self,
-        loader: "AutoLoader[Any]",
-        inner: InnerLoader,
-        source: Any,
-        *,
-        continue_elsewhere: Callable[..., tuple[InnerLoader, Any, Deaths]],
-    ) -> None:
-        super().__init__()
-        self._loader, self._inner, self._source = loader, inner, source
+    def __init__(self, loader: "AutoLoader[Any]", inner: InnerLoader, source: Any, **others: Any) -> None:
+        super().__init__(loader, inner, source, **others)
         self._at_one_thread = AtOneThread(source)
-        self._continue_elsewhere = continue_elsewhere
 
     def _fetch(self, *, is_at_one_thread: bool, looks_at_positions: bool = True) -> Any:
         """
@@ -90,18 +108,14 @@ class _Inline(_Source):
         """
         Return what the rest of the epoch comes from, and give it to the iterator, too.
         """
-        loader, inner, iterator = self._loader, self._inner, self.iterator
+        loader = self._loader
         with loader._inners.lock:
             self._choose()
             settings = loader._settle(stacklevel=5)
             if not settings.get("num_workers") and loader.plan.value("backend") != "thread":
                 is_single = loader._first.loads_at_one_thread(loader.plan)
-                rest = self._at_one_thread if is_single else self._source
-                iterator.draw_from(rest)
-                return rest
-            new, source, deaths = self._continue_elsewhere(loader, inner, settings)
-            iterator.continue_with(new, source, deaths)
-            return source
+                return self._stay(self._at_one_thread if is_single else self._source)
+            return self._continue(settings)
 
     def _choose(self) -> None:
         """
@@ -172,26 +186,12 @@ class Confirmation(_Source):
     """
     Serves batches from workers that were chosen by what an earlier run has found, until it is seen whether that holds.
 
-    Where the training takes another time for a batch than it did, other workers may serve the rest.
-
-    Args:
-        loader: Whose epoch it is.
-        inner: What loads it.
-        source: The iterator over deliveries.
-        continue_elsewhere: Gives the rest of the epoch to another inner loader.
+    Where the training takes another time for a batch than it did, other workers may serve the rest. Its arguments are
+    those of any source of first batches.
     """
 
-    def __init__(
-        self,
-        loader: "AutoLoader[Any]",
-        inner: InnerLoader,
-        source: Any,
-        *,
-        continue_elsewhere: Callable[..., tuple[InnerLoader, Any, Deaths]],
-    ) -> None:
-        super().__init__()
-        self._loader, self._inner, self._source = loader, inner, source
-        self._continue_elsewhere = continue_elsewhere
+    def __init__(self, *source: Any, **others: Any) -> None:
+        super().__init__(*source, **others)
         self._served: float | None = None
 
     def __next__(self) -> Any:
@@ -202,7 +202,7 @@ class Confirmation(_Source):
         step = None if self._served is None else asked - self._served
         is_over = delivery.seconds is not None and not first.note_seen(self._loader, delivery.seconds, step)
         if is_over and not first.has_other_step:
-            self.iterator.draw_from(self._source)
+            self._stay(self._source)
         self._served = perf_counter()
         return delivery
 
@@ -210,13 +210,10 @@ class Confirmation(_Source):
         """
         Return what the rest of the epoch comes from, and give it to the iterator, too.
         """
-        loader, inner, iterator = self._loader, self._inner, self.iterator
+        loader, inner = self._loader, self._inner
         with loader._inners.lock:
             if not loader._first.choose_by_other_step(loader, batches_left(inner)):
-                iterator.draw_from(self._source)
-                return self._source
+                return self._stay(self._source)
             settings = loader._settle(stacklevel=5)
             inner.close()
-            new, source, deaths = self._continue_elsewhere(loader, inner, settings)
-            iterator.continue_with(new, source, deaths)
-            return source
+            return self._continue(settings)
