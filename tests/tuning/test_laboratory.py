@@ -6,13 +6,14 @@ import io
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 import datasets
-from autoloader.tuning.laboratory import Laboratory, NothingToLoadError, Run, _timed, _told
+from autoloader.tuning.laboratory import Laboratory, NothingToLoadError, Run, _is_enough, _timed, _told
 from tuning.subjects import OneShot, OpenedLater, Slow, Troubled, raise_key_error, raise_stop_iteration, subject
 
 INLINE = {"num_workers": 0}
@@ -57,6 +58,23 @@ def test_profile_of_a_stream_ends_with_it(length: int, batches: int) -> None:
     """
     profile = Laboratory(subject(datasets.Stream(length))).profile(1 << 20)
     assert profile.batches == batches
+
+
+@pytest.mark.parametrize(
+    ("seconds", "count", "has_enough", "expected"),
+    [
+        pytest.param(0.05, 8, True, False, id="quick"),
+        pytest.param(0.05, 1000, True, True, id="as-quick-as-nothing"),
+        pytest.param(0.1, 8, True, True, id="long-enough"),
+        pytest.param(0.1, 7, False, False, id="slow"),
+    ],
+)
+def test_profile_of_quick_batches_goes_on(seconds: float, count: int, has_enough: bool, expected: bool) -> None:
+    """
+    For a tenth of a second, or a thousand of them.
+    """
+    clock: Any = SimpleNamespace(loading_seconds=seconds, count=count, has_enough_batches=has_enough)
+    assert _is_enough(clock) is expected
 
 
 def test_measurements_go_on_where_the_last_one_ended() -> None:
