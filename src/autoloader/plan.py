@@ -98,6 +98,8 @@ class LoaderRequest:
     """Passes over the dataset that the user expects; ``None`` means many."""
     drop_last: bool = False
     """Whether a last batch that is not full is dropped."""
+    has_worker_init: bool = False
+    """Whether there is a ``worker_init_fn``: samples may not be what they should where it has not run."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

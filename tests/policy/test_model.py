@@ -94,6 +94,30 @@ def test_total_is_start_rounds_and_later_epochs(workers: int, outlook: Outlook, 
     assert total_seconds(PROFILE, workers, 8, outlook, is_forked=True) == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize(
+    ("workers", "seconds"),
+    [
+        pytest.param(5, 0.125 + 2.0, id="two-rounds"),
+        pytest.param(6, 0.15 + 1.0, id="a-batch-for-each-worker"),
+        pytest.param(8, 0.2 + 1.0, id="two-workers-have-none"),
+    ],
+)
+def test_batches_that_only_wait_come_in_rounds(workers: int, seconds: float) -> None:
+    """
+    An epoch of six batches that take a second each, and nothing else does.
+    """
+    waits = replace(
+        PROFILE,
+        sample_seconds=0.125,
+        sample_cpu_seconds=0.0,
+        collate_seconds=0.0,
+        transfer_seconds=0.0,
+        step_seconds=0.0,
+        step_cpu_seconds=0.0,
+    )
+    assert total_seconds(waits, workers, 8, Outlook(6, 6, 0), is_forked=True) == pytest.approx(seconds)
+
+
 def test_fewest_workers_within_3_percent_of_the_best_are_taken() -> None:
     """
     A third worker is started only where two are more than that slower.

@@ -401,11 +401,11 @@ MEASURED_ROWS = [
     pytest.param(
         {**NO_STEPS, "job.local_world_size": 32}, 2, "num_workers.measured", id="loading-fills-the-2-cpus-of-a-rank"
     ),
-    pytest.param({**WAITING, "cpu.quota_cpus": 2.0}, 47, "num_workers.measured", id="data-that-waits-needs-no-cpus"),
+    pytest.param({**WAITING, "cpu.quota_cpus": 2.0}, 46, "num_workers.measured", id="data-that-waits-needs-no-cpus"),
     pytest.param(
-        {**WAITING, **NO_STEPS, **WINDOWS}, 59, "num_workers.measured", id="windows-waits-for-no-more-than-60"
+        {**WAITING, **NO_STEPS, **WINDOWS}, 58, "num_workers.measured", id="windows-waits-for-no-more-than-60"
     ),
-    pytest.param({**SPAWN, **FEW_LEFT}, 4, "num_workers.measured", id="8-seconds-of-loading-pay-for-spawning"),
+    pytest.param({**SPAWN, **FEW_LEFT}, 3, "num_workers.measured", id="8-seconds-of-loading-pay-for-spawning"),
     pytest.param(
         {**SPAWN, **FEW_LEFT, "profile.sample_seconds": 0.001, "profile.sample_cpu_seconds": 0.001},
         0,
@@ -444,7 +444,8 @@ MEASURED_ROWS = [
         "num_workers.no-accelerator",
         id="no-step-seen-and-no-accelerator",
     ),
-    pytest.param(NO_STEPS_SEEN, 62, "num_workers.measured", id="no-step-seen-beside-an-accelerator"),
+    pytest.param({**TINY, "request.has_worker_init": True}, 1, "num_workers.measured", id="that-a-worker-prepares"),
+    pytest.param(NO_STEPS_SEEN, 61, "num_workers.measured", id="no-step-seen-beside-an-accelerator"),
     pytest.param({**QUICK_STEPS, "measured.best": 6}, 6, "num_workers.calibrated", id="6-were-best-in-trials"),
     pytest.param({**QUICK_STEPS, "measured.best": 0}, 0, "num_workers.calibrated", id="inline-was-best-in-trials"),
     pytest.param(

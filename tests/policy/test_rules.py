@@ -19,6 +19,7 @@ SEEN_AT_THE_START_ONLY = {
     "backend.start-failed",
     "backend.not-in-a-thread",
     "num_workers.fewer-after-deaths",
+    "num_workers.stream-resumed",
     *(f"{argument}.off" for argument in ALWAYS_DECIDED),
 }
 """

@@ -47,10 +47,10 @@ SITUATION = Situation(PROFILE, 4.0, 16, Outlook(1000, 1000, 0), is_forked=True)
         pytest.param({"cpus": 0.5}, [0], id="half-a-cpu"),
         pytest.param({"most": 0}, [0], id="no-worker-allowed"),
         pytest.param({"most": 4}, [4], id="no-more-allowed-than-the-best"),
-        # 16 workers take 0.4 + 1 + 999/16 = 63.8 s, 10 take 0.25 + 1 + 99.9 = 101.2.
+        # 16 workers take 0.4 s and 63 rounds of a second, 10 take 0.25 and 100.
         pytest.param({"profile": WAITING}, [16], id="waits-only"),
-        # 3 workers take 0.075 + 1 + 2/3, 2 take 0.05 + 2 rounds, 1 takes 3 and inline too.
-        pytest.param({"profile": WAITING, "outlook": Outlook(3, 3, 0), "most": 3}, [3, 2], id="three-batches-in-all"),
+        # 3 workers take 0.075 + 1 round, 2 take 0.05 + 2, 1 takes 3 and inline too.
+        pytest.param({"profile": WAITING, "outlook": Outlook(3, 3, 0), "most": 3}, [3], id="three-batches-in-all"),
         # Inline takes 1 s, 2 workers 0.05 + 1.
         pytest.param({"profile": WAITING, "outlook": Outlook(1, 1, 0)}, [0, 2], id="one-batch-in-all"),
         # 1000 batches are expected, twice.

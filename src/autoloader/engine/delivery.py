@@ -5,9 +5,10 @@ What comes back with each batch: where it stood in the epoch.
 import functools
 import sys
 from collections.abc import Callable
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
+from ..profiling import Fetched
 from .issue import Arrival
 from .stream import CopyState, state_of_copy
 
@@ -22,8 +23,8 @@ class Delivery(NamedTuple):
     """Where it stands in the epoch; ``None`` for iterable-style data."""
     state: CopyState | None = None
     """Where the worker's copy of an iterable-style dataset stands after it."""
-    seconds: float | None = None
-    """What fetching its samples took, where that is asked for."""
+    fetched: Fetched | None = None
+    """What it took, where that is asked for."""
 
 
 class InlineCollate(functools.partial[Any]):
@@ -41,7 +42,7 @@ class Collate:
     Args:
         collate: Takes a list of samples, or one sample where the loader makes no batches, and returns the batch.
         arrival: Where the batch that is being loaded is noted.
-        is_timed: Whether the note says how long fetching took.
+        is_timed: Whether the note says how long it took.
     """
 
     def __init__(self, collate: Callable[[Any], Any], arrival: Arrival, *, is_timed: bool = False) -> None:
@@ -56,8 +57,17 @@ class Collate:
         arrival = self.arrival
         if arrival.failure is not None:
             raise arrival.failure
-        seconds = perf_counter() - arrival.begun if self.is_timed else None
-        batch, position = self.users(samples), arrival.position
+        if not self.is_timed:
+            batch, fetched = self.users(samples), None
+        else:
+            batch, fetched = self._timed(samples)
+        position = arrival.position
         state = state_of_copy(sys._getframe(1)) if position is None else None
         # Past the named tuple's own __new__, which takes as long as all else here.
-        return tuple.__new__(Delivery, (batch, position, state, seconds))
+        return tuple.__new__(Delivery, (batch, position, state, fetched))
+
+    def _timed(self, samples: Any) -> tuple[Any, Fetched]:
+        begun, begun_cpu = self.arrival.begun
+        collating, cpu = perf_counter(), process_time()
+        batch = self.users(samples)
+        return batch, Fetched(collating - begun, cpu - begun_cpu, perf_counter() - collating)

@@ -86,7 +86,7 @@ class InnerLoader:
         ahead: Batches that such a thread loads before they are asked for.
         cpus: CPUs for the workers, where they would inherit fewer than the user meant.
         clock: What times the batches, where they load inline.
-        is_timed: Whether workers say how long they fetch.
+        is_timed: Whether workers say how long each batch takes them.
     """
 
     live: ClassVar[weakref.WeakSet["InnerLoader"]] = weakref.WeakSet()
@@ -165,7 +165,9 @@ class InnerLoader:
             arguments.update(
                 {"batch_sampler": self.issued} if makes_batches else {"batch_size": None, "sampler": self.issued}
             )
-        return PlainLoader(dataset, **arguments)
+        loader = PlainLoader(dataset, **arguments)
+        loader.is_timed = self._is_timed
+        return loader
 
     def _tell_of_silence(self, silence: Silence) -> None:
         """

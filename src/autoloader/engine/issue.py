@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from itertools import islice
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 from torch.utils.data import get_worker_info
@@ -35,7 +35,7 @@ class Arrival:
         Begin the life of a worker, whose copies of dataset and collate function have heard the news of a version.
         """
         self.position: int | None = None
-        self.begun = 0.0
+        self.begun = 0.0, 0.0
         self.key: Key | None = None
         self.failure: Exception | None = None
         self.samples: dict[str, Any] = {}
@@ -52,7 +52,7 @@ class Arrival:
 
         An error is kept for when the batch would be made: raised here, torch's loop would end with it.
         """
-        self.position, self.samples, self.begun = position, {}, perf_counter()
+        self.position, self.samples, self.begun = position, {}, (perf_counter(), process_time())
         if key != self.key:
             self.key = None if key is None else Key(*key)
         if news is not None and news[0] != self._version:
@@ -96,6 +96,39 @@ def arrive(indices: Any, position: int, key: tuple[Any, ...] | None, news: tuple
     """
     IN_WORKER.begin_in_worker(position, key, news)
     return indices
+
+
+def begin_unnumbered(indices: Any) -> Any:
+    """
+    Begin in a worker a batch of an iterable-style dataset, and return what torch's sampler made for it.
+    """
+    IN_WORKER.begun = perf_counter(), process_time()
+    return indices
+
+
+class _Unnumbered(tuple[Any, ...]):
+    """
+    What torch's sampler made for a batch of an iterable-style dataset, on its way to a worker, where the batch begins.
+
+    It is the argument of :func:`begin_unnumbered`.
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return begin_unnumbered, tuple(self)
+
+
+class Unnumbered:
+    """
+    The sampler that torch makes for an iterable-style dataset, whose batches begin where they arrive.
+    """
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
+
+    def __iter__(self) -> Iterator[Any]:
+        return (_Unnumbered((indices,)) for indices in self._sampler)
 
 
 class OtherOrderError(Exception):

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
+from .issue import Unnumbered
 from .watch import Silence, WatchedIterator
 
 
@@ -18,6 +19,8 @@ class PlainLoader(DataLoader[Any]):
     """
 
     on_silence: Callable[[Silence], None]
+    is_timed = False
+    """Whether workers note when they begin a batch of an iterable-style dataset."""
     first_worker = 0
     ended: Sequence[bool] = ()
 
@@ -25,6 +28,12 @@ class PlainLoader(DataLoader[Any]):
         """
         Say nothing: the AutoLoader in front has said it already where the number is the user's.
         """
+
+    @property
+    def _index_sampler(self) -> Any:
+        sampler = super()._index_sampler
+        is_timed = self.is_timed and self.num_workers and isinstance(self.dataset, IterableDataset)
+        return Unnumbered(sampler) if is_timed else sampler
 
     def _get_iterator(self) -> Any:
         if not self.num_workers:

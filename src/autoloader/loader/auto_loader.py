@@ -161,7 +161,13 @@ class AutoLoader(DataLoader[B_co]):
         self.epochs, self.seed, self.calibrate = epochs, seed, calibrate
         self.on_unsafe, self.on_worker_death, self.numa = on_unsafe, on_worker_death, numa
         check_counts(fixed)
-        request = LoaderRequest(fixed=fixed, batch_size=batch_size, epochs=epochs, drop_last=bool(drop_last))
+        request = LoaderRequest(
+            fixed=fixed,
+            batch_size=batch_size,
+            epochs=epochs,
+            drop_last=bool(drop_last),
+            has_worker_init=worker_init_fn is not None,
+        )
         self._is_copy = main_guard.is_starting_worker()  # which imports the script again: it neither looks nor speaks
         environment = probe_environment()
         self._is_off = is_switched_off(environment)
@@ -282,7 +288,7 @@ class AutoLoader(DataLoader[B_co]):
         refuse_in_starting_worker()
         begun = perf_counter()
         with self._inners.lock:
-            self._first.renew_if_stale(self)
+            self._first.get_ready(self)
             keeps = is_users(self.plan.choices["persistent_workers"])
             kept = self._inners.take_kept(self._parts(), self.plan, after_break=keeps)
             course = self._course

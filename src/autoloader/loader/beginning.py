@@ -19,7 +19,7 @@ from .course import Beginning, Course, warn_of_restarted_stream
 from .deaths import Deaths
 from .epochs import samplers_of
 from .iterator import LoaderIterator
-from .opening import Confirmation, Glance, Opening
+from .opening import FromWorkers, Glance, Opening
 from .resume import Progress
 from .silence import SilenceReport
 from .starting import cpus_for_workers, is_users, start_failed, with_fallback, with_fewer_workers
@@ -85,7 +85,7 @@ def begin_epoch(
     if inner.issued is None and inner.stream is None:
         served = 0
     course.progress = Progress(number, inner.issued, inner.stream, beginning.begun_with, served=served)
-    opening = _opening(loader, inner, source, inline)
+    opening = _opening(loader, inner, source, inline, are_new=inner is not kept)
     iterator = LoaderIterator(
         inner,
         opening,
@@ -94,21 +94,31 @@ def begin_epoch(
         deaths=deaths,
         on_exhausted=lambda: course.note_exhausted(samplers),
     )
-    if isinstance(opening, Opening | Glance | Confirmation):
+    if isinstance(opening, Opening | Glance | FromWorkers):
         opening.serve(iterator)
     return iterator
 
 
-def _opening(loader: "AutoLoader[Any]", inner: InnerLoader, source: Any, inline: BatchClock | int | None) -> Any:
+def _opening(
+    loader: "AutoLoader[Any]", inner: InnerLoader, source: Any, inline: BatchClock | int | None, *, are_new: bool
+) -> Any:
     """
     Return what an epoch draws from at its begin: *source*, or what lets the rest of it load elsewhere.
+
+    Args:
+        loader: Whose epoch it is.
+        inner: What loads it.
+        source: Its iterator.
+        inline: What times the first batches, or how many there are, where they load inline.
+        are_new: Whether its workers have loaded nothing yet.
     """
     if isinstance(inline, BatchClock):
         return Opening(loader, inner, source, clock=inline, continue_elsewhere=continue_elsewhere)
     if inline is not None:
         return Glance(loader, inner, source, most=inline, continue_elsewhere=continue_elsewhere)
-    if inner.has_workers and loader._first.is_to_confirm:
-        return Confirmation(loader, inner, source, continue_elsewhere=continue_elsewhere)
+    if inner.has_workers and loader._first.looks_at_workers(loader):
+        loader._first.begin_with_workers(loader, inner.settings["num_workers"], are_new=are_new)
+        return FromWorkers(loader, inner, source, continue_elsewhere=continue_elsewhere)
     if inner.has_workers:
         return source
     return AtOneThread(source) if loader._first.loads_at_one_thread(loader.plan) else source
@@ -191,6 +201,6 @@ def _make_inner(
         version=loader._course.epochs.version,
         on_inline=loader._note_inline if loader.plan.value("backend") == "thread" else None,
         clock=clock,
-        is_timed=loader._first.is_to_confirm,
+        is_timed=loader._first.looks_at_workers(loader),
         cpus=cpus_for_workers(loader._facts, loader.numa, settings.get("num_workers", 0)),
     )

@@ -68,6 +68,14 @@ class Course:
         """
         return self._resumed is not None
 
+    @property
+    def workers_of_resumed(self) -> int | None:
+        """
+        Return how many workers read the stream that the next epoch goes on with; ``None`` where it does not.
+        """
+        resumed = self._resumed
+        return None if resumed is None or resumed.stream is None else int(resumed.stream["workers"])
+
     def __getstate__(self) -> dict[str, Any]:
         return {
             "epochs": self.epochs,

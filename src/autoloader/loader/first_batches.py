@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch.utils.data import Subset
 
 from ..calibration import Calibration
+from ..engine.delivery import Delivery
 from ..engine.sending import try_to_send
 from ..errors import CalibrationError
 from ..facts import HostFacts
@@ -20,14 +21,15 @@ from ..plan import LoaderRequest, Plan
 from ..policy import MEASURED, Measured, Outlook, can_be_measured, cpus_of_rank, expected_epochs_left, recommend
 from ..policy.model import fewest_workers, is_at_one_thread, start_seconds, step_seconds, total_seconds
 from ..policy.multiprocessing_context import method_name
-from ..profiling import BatchClock, FetchTraces, Sent
+from ..profiling import BatchClock, FetchTraces, Sent, WorkerTimes
 from ..profiling.inspect import length_of
+from ..profiling.timing import SHORT_STEP, Moment
 from ..records import NO_LIMIT, seconds_text
 from ..store import Store
 from ..traits import Profile
 from .ranks import world_size
 from .remembering import Remembered, key_of, recall, remember
-from .starting import is_users
+from .starting import STREAM_RESUMED, is_users, with_workers_of_stream
 from .warn import warn_once
 
 if TYPE_CHECKING:
@@ -73,7 +75,8 @@ class FirstBatches:
         self._is_stale = self._is_confirmed = self._has_calibrated = False
         self._seen: list[float] = []
         self._steps: list[float] = []
-        self._other_step: float | None = None
+        self._found: Profile | None = None
+        self._worker_times: WorkerTimes | None = None
         self._sent: Sent | None = None
         self._key: dict[str, Any] = {}
 
@@ -84,7 +87,7 @@ class FirstBatches:
         Workers start at once then, and their first batches confirm it; batches that load inline are timed anyway.
         """
         self._store = store
-        if store.folder is None or not _may_choose(loader):
+        if store.folder is None or not _may_choose(loader) or _keeps_order(loader):
             return
         self._key = key_of(loader, request_of(loader))
         self.recalled = found = recall(store, self._key)
@@ -136,6 +139,60 @@ class FirstBatches:
         """
         is_recalled = self.recalled is not None and self.profile is self.recalled.profile
         return is_recalled and not self._is_confirmed and world_size() == 1
+
+    def looks_at_workers(self, loader: "AutoLoader[Any]") -> bool:
+        """
+        Return whether workers are to say what a batch takes: it has to be confirmed, or is not known and not seen here.
+        """
+        if self.is_to_confirm:
+            return True
+        is_unknown = self.profile is None and self.recalled is None and world_size() == 1
+        return is_unknown and not _may_load_here(loader) and _may_choose(loader) and not _keeps_order(loader)
+
+    def begin_with_workers(self, loader: "AutoLoader[Any]", workers: int, *, are_new: bool) -> None:
+        """
+        Get ready for what so many workers say that begin an epoch.
+        """
+        if self.is_to_confirm:
+            return
+        if self._worker_times is None:
+            self._worker_times, self._key = WorkerTimes(), key_of(loader, request_of(loader))
+        self._worker_times.begin(workers, are_new=are_new)
+
+    def note_fetched(self, loader: "AutoLoader[Any]", delivery: Delivery, samples: int, step: Moment | None) -> bool:
+        """
+        Note what a batch of so many samples took in a worker, and return whether more is to be noted.
+
+        Args:
+            loader: The loader.
+            delivery: The batch, and what it took.
+            samples: The number of its samples.
+            step: What the training did before it asked for this one; ``None`` before the first of an epoch.
+        """
+        fetched, times = delivery.fetched, self._worker_times
+        if fetched is None:
+            return False
+        if self.is_to_confirm:
+            return self.note_seen(loader, fetched.seconds, None if step is None else step.wall)
+        if times is None:
+            return False
+        times.note(fetched, samples, step)
+        if times.has_some and self._sent is None:
+            self._sent = try_to_send(delivery.batch, shared_bytes(loader._facts))
+        if times.has_seen_enough:
+            self._note_found_in_workers(times)
+        return self._worker_times is not None
+
+    def _note_found_in_workers(self, times: WorkerTimes) -> None:
+        self._worker_times = None
+        self._note_found(times.profile(self._sent))
+
+    def _note_found(self, profile: Profile) -> None:
+        """
+        Note a profile that the plan is not made by yet, and let the next run have it.
+        """
+        self._found = profile
+        remember(self._store, self._key, Remembered(profile, *self._trials(profile)))
 
     def note_batch(self, loader: "AutoLoader[Any]") -> None:
         """
@@ -196,20 +253,28 @@ class FirstBatches:
         step = statistics.median_low(self._steps or (0.0,))  # a first step is longer than others
         if profile.step_seconds == 0.0 or not self._steps:
             return  # a calibration has looked for the fastest loading, whatever the training does
-        if profile.step_seconds is None or not _fits(step, profile.step_seconds, _beside(profile, workers, cpus)):
+        known = profile.step_seconds
+        if known is not None and max(step, known) < SHORT_STEP * step_seconds(profile, workers, cpus):
+            return  # neither is worth another choice
+        if known is None or not _fits(step, known, _beside(profile, workers, cpus)):
             logger.info("store: the training takes %s a batch, unlike in an earlier run", seconds_text(step))
-            self._other_step = step
+            share = 1.0
+            if profile.step_seconds and profile.step_cpu_seconds is not None:
+                share = profile.step_cpu_seconds / profile.step_seconds
+            self._note_found(replace(profile, step_seconds=step, step_cpu_seconds=share * step))
 
     @property
-    def has_other_step(self) -> bool:
+    def has_found(self) -> bool:
         """
-        Return whether the training is seen to take another time for a batch than it is remembered to.
-        """
-        return self._other_step is not None
+        Return whether something was found by which the plan is not made yet.
 
-    def choose_by_other_step(self, loader: "AutoLoader[Any]", batches_left: int | None = None) -> bool:
+        Workers have said what batches take, or the training takes another time for one than it is remembered to.
         """
-        Choose anew for *loader* by what the training takes for a batch now, and remember that.
+        return self._found is not None
+
+    def choose_by_found(self, loader: "AutoLoader[Any]", batches_left: int | None = None) -> bool:
+        """
+        Choose anew for *loader* by what was found.
 
         Args:
             loader: The loader, of which an epoch begins or runs.
@@ -218,45 +283,110 @@ class FirstBatches:
         Returns:
             Whether the rest of the epoch gains by other workers that start now.
         """
-        step, self._other_step = self._other_step, None
-        if self.recalled is None or step is None or not _may_choose(loader):
+        profile, self._found = self._found, None
+        if profile is None or not _may_choose(loader):
             return False
-        known, before = self.recalled.profile, loader.plan
-        share = 1.0
-        if known.step_seconds and known.step_cpu_seconds is not None:
-            share = known.step_cpu_seconds / known.step_seconds
-        self.profile = profile = replace(known, step_seconds=step, step_cpu_seconds=share * step)
+        before, self.profile = loader.plan, profile
         self._take(loader, profile, loader._traits.batches_per_epoch)
-        remember(self._store, self._key, Remembered(profile, *self._trials(profile)))
-        cpus, outlook = cpus_of_rank(loader._facts), Outlook(batches_left, batches_left, 0)
-        is_forked = method_name(loader.plan.value("multiprocessing_context")) == "fork"
-        workers, now = before.value("num_workers"), loader.plan.value("num_workers")
+        return self._gains(loader, before, loader.plan, Outlook(batches_left, batches_left, 0))
+
+    def _gains(
+        self, loader: "AutoLoader[Any]", before: Plan, plan: Plan, outlook: Outlook, most_seconds: float = NO_LIMIT
+    ) -> bool:
+        """
+        Return whether what is left is loaded sooner by another plan, whose workers have to start, than as before.
+
+        Args:
+            loader: The loader.
+            before: What it loads by; its workers run.
+            plan: The other plan.
+            outlook: What is left.
+            most_seconds: What that takes at most as before.
+        """
+        profile, cpus = self.profile, cpus_of_rank(loader._facts)
+        is_forked = method_name(plan.value("multiprocessing_context")) == "fork"
+        workers, now = before.value("num_workers"), plan.value("num_workers")
+        if profile is None or workers == now:
+            return False
         staying = total_seconds(profile, workers, cpus, outlook, is_forked=is_forked)
         staying -= start_seconds(profile, workers, cpus, is_forked=is_forked)
-        return workers != now and total_seconds(profile, now, cpus, outlook, is_forked=is_forked) < staying
+        return total_seconds(profile, now, cpus, outlook, is_forked=is_forked) < min(staying, most_seconds)
 
-    def renew_if_stale(self, loader: "AutoLoader[Any]") -> None:
+    def _choose_by_epochs(self, loader: "AutoLoader[Any]") -> None:
         """
-        Before an epoch: measure anew where what was remembered did not fit.
+        Choose anew for *loader* after 2, 4, 8, ... epochs, as it is expected to last as long again.
+
+        What the last epoch took stands against what the model says: workers may have become faster since, by a cache.
         """
-        if self._other_step is not None:
-            self.choose_by_other_step(loader)
-        if not self._is_stale:
+        begun, took = self._epochs_begun - 1, loader._course.recorder.last_seconds
+        profile, plan = self.profile, loader.plan
+        if begun < 2 or begun & (begun - 1) or took is None or profile is None or self.is_to_confirm:
             return
-        self._is_stale, self.recalled, self.profile = False, None, None
-        self._seen, self._steps = [], []
-        loader._inners.drop_kept()
-        if _may_choose(loader):
-            loader._take_plan(recommend(loader._look_again(), loader._traits, request_of(loader)))
+        if world_size() > 1 or not plan.value("num_workers") or plan.value("backend") != "process":
+            return
+        if not _may_choose(loader) or _keeps_order(loader):
+            return
+        batches, left = loader._traits.batches_per_epoch, expected_epochs_left(loader.epochs, begun)
+        other = self._plan_by(loader, profile, batches)
+        if self._gains(loader, plan, other, Outlook(batches, batches, left), took * (1 + left)):
+            logger.info("after %d epochs as many are expected again", begun)
+            loader._take_plan(other)
+
+    def get_ready(self, loader: "AutoLoader[Any]") -> None:
+        """
+        Before an epoch: choose by what the last one has shown, or measure anew where what was remembered did not fit.
+        """
+        self._epochs_begun += 1
+        if self._worker_times is not None and self._worker_times.has_some:
+            self._note_found_in_workers(self._worker_times)
+        if self.has_found:
+            self.choose_by_found(loader)
+        if self._is_stale:
+            self._is_stale, self.recalled, self.profile = False, None, None
+            self._seen, self._steps = [], []
+            loader._inners.drop_kept()
+            self._choose_again(loader)
+        self._choose_by_epochs(loader)
+        self._follow_resumed(loader)
+
+    def _choose_again(self, loader: "AutoLoader[Any]") -> None:
+        """
+        Choose for *loader* by what is known now, before an epoch.
+        """
+        if not _may_choose(loader):
+            return
+        loader._look_again()
+        if self.profile is not None:
+            self._take(loader, self.profile, loader._traits.batches_per_epoch)
+        else:
+            loader._take_plan(recommend(loader._facts, loader._traits, request_of(loader)))
+
+    def _follow_resumed(self, loader: "AutoLoader[Any]") -> None:
+        """
+        Take as many workers as had read the stream that the next epoch goes on with, and no longer than for that one.
+        """
+        workers, plan = loader._course.workers_of_resumed, loader.plan
+        if workers is None and plan.choices["num_workers"].rule == STREAM_RESUMED:
+            self._choose_again(loader)
+        if not workers or workers == plan.value("num_workers") or not _may_choose(loader):
+            return
+        if plan.value("num_workers") and plan.value("backend") == "process":
+            loader._take_plan(with_workers_of_stream(plan, workers))
 
     def _take(self, loader: "AutoLoader[Any]", profile: Profile, batches_left: int | None) -> None:
         """
         Let *loader* go on with the plan that follows from a profile, and from trials where they fit it.
         """
+        loader._take_plan(self._plan_by(loader, profile, batches_left))
+
+    def _plan_by(self, loader: "AutoLoader[Any]", profile: Profile, batches_left: int | None) -> Plan:
+        """
+        Return the plan that follows from a profile, and from trials where they fit it.
+        """
         left = expected_epochs_left(loader.epochs, max(0, self._epochs_begun - 1))
         outlook = Outlook(batches_left, length_of(loader), left)
         measured = Measured(profile, outlook, *self._trials(profile))
-        loader._take_plan(recommend(loader._facts, loader._traits, request_of(loader), measured))
+        return recommend(loader._facts, loader._traits, request_of(loader), measured)
 
     def _trials(self, profile: Profile) -> tuple[int | None, str]:
         """
@@ -272,20 +402,17 @@ class FirstBatches:
 
         If enough was seen in earlier epochs, *loader* has another plan afterwards.
 
-        Not with ``worker_init_fn``, without which samples may not be what the user wants, nor in a process group, whose
-        ranks had better load alike, nor for iterable-style data, which cannot change horses in mid-stream.
+        Not with ``worker_init_fn``, without which samples may not be what the user wants, nor for iterable-style data,
+        which cannot change horses in mid-stream: workers time their batches there. Nor in a process group, whose ranks
+        had better load alike.
         """
-        self._epochs_begun += 1
         if loader.calibrate and not self._has_calibrated:
             self.calibrate(loader)
         if world_size() > 1:
             return None
         if self._is_choice_due(loader.plan):
             self.choose(loader, length_of(loader))
-        is_possible = (
-            self.profile is None and loader.worker_init_fn is None and loader._style == "map" and _may_choose(loader)
-        )
-        if not is_possible:
+        if self.profile is not None or not _may_load_here(loader):
             return None
         if self._clock is None:
             self._clock = BatchClock(goes_one_by_one=_goes_one_by_one(loader))
@@ -422,13 +549,26 @@ def _may_load_here(loader: "AutoLoader[Any]") -> bool:
     return loader.worker_init_fn is None and loader._style == "map" and _may_choose(loader)
 
 
+def _keeps_order(loader: "AutoLoader[Any]") -> bool:
+    """
+    Return whether the number of workers had better be what rules say, in each run the same.
+
+    The order of an iterable-style dataset depends on it, and the user wants one that comes again.
+    """
+    return loader._style == "iterable" and loader.seed is not None and not loader.calibrate
+
+
 def request_of(loader: "AutoLoader[Any]") -> LoaderRequest:
     """
     Return what the user asked of a loader, up to now.
     """
     fixed = {name: choice.value for name, choice in loader.plan.choices.items() if is_users(choice)}
     return LoaderRequest(
-        fixed=fixed, batch_size=loader.batch_size, epochs=loader.epochs, drop_last=bool(loader.drop_last)
+        fixed=fixed,
+        batch_size=loader.batch_size,
+        epochs=loader.epochs,
+        drop_last=bool(loader.drop_last),
+        has_worker_init=loader.worker_init_fn is not None,
     )
 
 

@@ -1,18 +1,21 @@
 """
-Where a loader's first batches come from: loaded inline and timed, or from workers that confirm what is remembered.
+Where a loader's first batches come from: loaded inline and timed, or from workers that tell how long they took.
 """
 
 import weakref
 from collections.abc import Callable
+from operator import length_hint
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..engine.delivery import Delivery
 from ..engine.inner import InnerLoader
 from ..engine.pools import AtOneThread
 from ..profiling import BatchClock
 from ..profiling.inspect import length_of
+from ..profiling.timing import Moment
 from .deaths import Deaths
 from .iterator import LoaderIterator
 
@@ -182,29 +185,38 @@ class Glance(_Inline):
         return batch
 
 
-class Confirmation(_Source):
+class FromWorkers(_Source):
     """
-    Serves batches from workers that were chosen by what an earlier run has found, until it is seen whether that holds.
+    Serves batches from workers until enough of them were timed.
 
-    Where the training takes another time for a batch than it did, other workers may serve the rest. Its arguments are
-    those of any source of first batches.
+    Either the workers were chosen by what an earlier run has found, and it is seen whether that holds, or nothing is
+    known of the dataset. Then other workers may serve the rest, but for iterable-style data. Its arguments are those
+    of any source of first batches.
     """
 
     def __init__(self, *source: Any, **others: Any) -> None:
         super().__init__(*source, **others)
-        self._served: float | None = None
+        self._served: Moment | None = None
 
     def __next__(self) -> Any:
-        first, asked = self._loader._first, perf_counter()
-        if first.has_other_step and self._inner.issued is not None:
+        first, asked = self._loader._first, Moment.now()
+        if first.has_found and self._inner.issued is not None:
             return next(self._go_on())
         delivery = next(self._source)
-        step = None if self._served is None else asked - self._served
-        is_over = delivery.seconds is not None and not first.note_seen(self._loader, delivery.seconds, step)
-        if is_over and not first.has_other_step:
+        step = None if self._served is None else asked.since(self._served)
+        is_over = not first.note_fetched(self._loader, delivery, self._samples(delivery), step)
+        if is_over and not (first.has_found and self._inner.issued is not None):
             self._stay(self._source)
-        self._served = perf_counter()
+        self._served = Moment.now()
         return delivery
+
+    def _samples(self, delivery: Delivery) -> int:
+        """
+        Return how many samples a batch has; of one of an iterable-style dataset, how many it is meant to have.
+        """
+        if self._inner.issued is None or delivery.position is None:
+            return self._loader.batch_size or 1
+        return length_hint(self._inner.issued.outstanding.get(delivery.position), 1)
 
     def _go_on(self) -> Any:
         """
@@ -212,7 +224,7 @@ class Confirmation(_Source):
         """
         loader, inner = self._loader, self._inner
         with loader._inners.lock:
-            if not loader._first.choose_by_other_step(loader, batches_left(inner)):
+            if not loader._first.choose_by_found(loader, batches_left(inner)):
                 return self._stay(self._source)
             settings = loader._settle(stacklevel=5)
             inner.close()

@@ -22,6 +22,7 @@ logger = logging.getLogger("autoloader")
 
 NUMA_NEAR = "host.numa-near"
 GUARD = "missing-main-guard"
+STREAM_RESUMED = "num_workers.stream-resumed"
 FORK_UNSAFE = frozenset({"multiprocessing_context.fork-unsafe", "multiprocessing_context.handle-opened"})
 _NOTHING_TO_FIX = frozenset({"nested-worker", "daemonic"})
 
@@ -183,6 +184,15 @@ def with_fewer_workers(plan: Plan, num_workers: int) -> Plan:
     """
     because = "workers died where memory was short, and half as many go on"
     workers = Choice(value=num_workers, rule="num_workers.fewer-after-deaths", because=because)
+    return replace(plan, choices={**plan.choices, "num_workers": workers})
+
+
+def with_workers_of_stream(plan: Plan, num_workers: int) -> Plan:
+    """
+    Return *plan* with so many workers, as so many have read the stream that goes on.
+    """
+    because = f"the epoch goes on where it was saved, and {num_workers} workers had read it"
+    workers = Choice(value=num_workers, rule=STREAM_RESUMED, because=because)
     return replace(plan, choices={**plan.choices, "num_workers": workers})
 
 

@@ -322,6 +322,17 @@ class Recorder:
         self._state = (earlier, (*kept, recorder))
         return recorder
 
+    @property
+    def last_seconds(self) -> float | None:
+        """
+        Return how long the last epoch took that has begun; ``None`` where there was none, or it was left early.
+        """
+        last = self._state[1][-1:]
+        if not last or not last[0].is_exhausted:
+            return None
+        sums = last[0].sums()
+        return sums.first_batch_seconds + sums.step_seconds
+
     def most_before_leaving(self, epochs: int) -> int | None:
         """
         Return the most batches that one of the last epochs had; ``None`` where not all of so many were left early.

@@ -98,12 +98,25 @@ def step_seconds(profile: Profile, workers: int, cpus: float) -> float:
         workers: Worker processes; 0 loads in the training process.
         cpus: CPUs that this rank may use.
     """
-    own = profile.step_seconds or 0.0
     if not workers:
-        return own + inline_seconds(profile)
+        return (profile.step_seconds or 0.0) + inline_seconds(profile)
+    return max(_least_step_seconds(profile, cpus), _load_seconds(profile) / workers)
+
+
+def _load_seconds(profile: Profile) -> float:
+    """
+    Return how long a worker takes for a batch.
+    """
+    return profile.batch_seconds + (profile.transfer_seconds or 0.0)
+
+
+def _least_step_seconds(profile: Profile, cpus: float) -> float:
+    """
+    Return how long a step takes with any number of workers: the training process and the CPUs need so long.
+    """
     transfer = profile.transfer_seconds or 0.0
     used = (profile.step_cpu_seconds or 0.0) + profile.batch_cpu_seconds + 2 * transfer
-    return max(own + transfer, (profile.batch_seconds + transfer) / workers, used / cpus)
+    return max((profile.step_seconds or 0.0) + transfer, used / cpus)
 
 
 def start_seconds(profile: Profile, workers: int, cpus: float, *, is_forked: bool) -> float:
@@ -123,11 +136,11 @@ def total_seconds(profile: Profile, workers: int, cpus: float, outlook: Outlook,
 
     Whole batches are dealt out: where five are left, four workers take as long as three.
     """
-    step, whole = step_seconds(profile, workers, cpus), outlook.batches or UNKNOWN_BATCHES
+    whole = outlook.batches or UNKNOWN_BATCHES
     left = whole if outlook.batches_left is None else outlook.batches_left
     if not workers:
-        return (left + outlook.epochs_left * whole) * step
-    load = profile.batch_seconds + (profile.transfer_seconds or 0.0)
+        return (left + outlook.epochs_left * whole) * step_seconds(profile, 0, cpus)
+    load, step = _load_seconds(profile), _least_step_seconds(profile, cpus)
 
     def epoch(batches: int) -> float:
         return max(load + (batches - 1) * step, ceil(batches / workers) * load) if batches > 0 else 0.0

@@ -185,10 +185,12 @@ def _by_model(
         return Choice(value=0, rule=binding.rule, because=binding.because, limits=others)
     cpus = cpus_of_rank(facts)
 
-    def best(most: float) -> int:
-        return fewest_workers(profile, range(int(most) + 1), cpus, outlook, is_forked=is_forked)
+    least = int(request.has_worker_init)
 
-    if measured.best is not None and measured.best <= binding.value:
+    def best(most: float) -> int:
+        return fewest_workers(profile, range(least, int(most) + 1), cpus, outlook, is_forked=is_forked)
+
+    if measured.best is not None and least <= measured.best <= binding.value:
         rule = "num_workers.calibrated"
         return Choice(value=measured.best, rule=rule, because=measured.trials, limits=(binding, *others))
     workers = best(min(binding.value, _most(facts)))

@@ -19,6 +19,7 @@ RULES: dict[str, str] = {
     "num_workers.open-handle": "Forked workers would share the open file of the dataset, and read each other's data.",
     "num_workers.reads-open-file": "Samples are read from a file that was open before, which workers would share.",
     "num_workers.fewer-after-deaths": "Workers died where memory was short: half as many went on.",
+    "num_workers.stream-resumed": "A stream that is resumed has a place for each worker that had read it.",
     "num_workers.few-iterations": "Fewer than 10 batches in all would not pay for the start of more workers.",
     "num_workers.no-accelerator": "Training itself needs the CPU: a quarter of the usable CPUs, at least 1.",
     "num_workers.small-samples": "Samples of about 32x32 pixels: one and a half workers a CPU.",

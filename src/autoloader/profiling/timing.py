@@ -21,7 +21,7 @@ _LEAST_FIRST_SECONDS = 0.001
 A first access counts as one of its own from three times the middle of the others on, and from a millisecond.
 """
 
-_LEAST_CPU_SECONDS = 0.05
+LEAST_CPU_SECONDS = 0.05
 """
 In less time some systems' clocks of CPU seconds may not have moved at all.
 """
@@ -31,7 +31,7 @@ _MOST_OF_A_FETCH = 0.9
 Samples that were fetched one after the other take nearly all the time of fetching a batch.
 """
 
-_SHORT_STEP = 0.1
+SHORT_STEP = 0.1
 """
 The first step is longer than later ones. So it says something only if it is short beside loading a batch.
 """
@@ -47,7 +47,7 @@ class Sent(NamedTuple):
     """CPU seconds."""
 
 
-class _Moment(NamedTuple):
+class Moment(NamedTuple):
     """
     A moment on two clocks, in seconds; also a difference of two moments.
     """
@@ -56,11 +56,17 @@ class _Moment(NamedTuple):
     cpu: float = 0.0
 
     @classmethod
-    def now(cls) -> "_Moment":
+    def now(cls) -> "Moment":
+        """
+        Return this moment, with the CPU seconds of this process.
+        """
         return cls(perf_counter(), process_time())
 
-    def since(self, earlier: "_Moment") -> "_Moment":
-        return _Moment(self.wall - earlier.wall, self.cpu - earlier.cpu)
+    def since(self, earlier: "Moment") -> "Moment":
+        """
+        Return what has passed since an earlier one.
+        """
+        return Moment(self.wall - earlier.wall, self.cpu - earlier.cpu)
 
 
 class _TimedIndices(list[Any]):
@@ -90,9 +96,9 @@ class _Batch(NamedTuple):
 
     size: int
     """Samples in it."""
-    samples: list[_Moment]
+    samples: list[Moment]
     """Each of them; empty where they were fetched together."""
-    fetch: _Moment
+    fetch: Moment
     collate_seconds: float
     is_at_one_thread: bool
     """Whether torch computed in the calling thread alone, as in a worker."""
@@ -127,15 +133,15 @@ class BatchClock:
         self.is_at_one_thread = True
         """Whether the next batch is loaded with torch at one thread."""
         self._batches: list[_Batch] = []
-        self._steps: list[_Moment] = []
+        self._steps: list[Moment] = []
         self._loading_seconds = 0.0
         self.is_stopped = False
         """Whether batches that still come this way are of no interest."""
         self.last_batch: Any = None
         self._count = 0
-        self._stamps: list[_Moment] = []
-        self._begun = self._collating = _Moment()
-        self._served: _Moment | None = None
+        self._stamps: list[Moment] = []
+        self._begun = self._collating = Moment()
+        self._served: Moment | None = None
 
     @property
     def has_seen_enough(self) -> bool:
@@ -170,7 +176,7 @@ class BatchClock:
         """
         Note that a batch begins to load, and return the indices to load it by.
         """
-        self._stamps, self._begun = [], _Moment.now()
+        self._stamps, self._begun = [], Moment.now()
         is_list = type(indices) is list
         self._count = len(indices) if is_list else 1
         return _TimedIndices(indices, self) if is_list and self._goes_one_by_one else indices
@@ -179,7 +185,7 @@ class BatchClock:
         """
         Note that a sample is about to be fetched, or that the last one was.
         """
-        self._stamps.append(_Moment.now())
+        self._stamps.append(Moment.now())
 
     def collating(self, collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """
@@ -189,7 +195,7 @@ class BatchClock:
         def timed(samples: Any) -> Any:
             if self.is_stopped:
                 return collate(samples)
-            self._collating = _Moment.now()
+            self._collating = Moment.now()
             self.last_batch = batch = collate(samples)
             self._note_batch()
             return batch
@@ -199,7 +205,7 @@ class BatchClock:
     def _note_batch(self) -> None:
         if not self._count:
             return  # an empty batch says nothing of others
-        ended = _Moment.now()
+        ended = Moment.now()
         fetch = self._collating.since(self._begun)
         samples = [later.since(earlier) for earlier, later in zip(self._stamps, self._stamps[1:], strict=False)]
         seen = sum(sample.wall for sample in samples)
@@ -219,14 +225,14 @@ class BatchClock:
         """
         Note that the training loop has a batch.
         """
-        self._served = _Moment.now()
+        self._served = Moment.now()
 
     def note_asked(self) -> None:
         """
         Note that the training loop wants another one.
         """
         if self._served is not None:
-            self._steps.append(_Moment.now().since(self._served))
+            self._steps.append(Moment.now().since(self._served))
             self._served = None
 
     def profile(self, sent: Sent | None) -> Profile:
@@ -242,13 +248,13 @@ class BatchClock:
         has_each = bool(each) and all(batch.samples for batch in batches)
         if not has_each:
             each = [_divided(batch.fetch, batch.size) for batch in batches]
-        if len(each) > 1 and _stands_out(each[0], each[1:]):
+        if len(each) > 1 and stands_out(each[0], each[1:]):
             first, *each = each
             beyond = first.wall - statistics.median(one.wall for one in each)
             first_access = beyond if has_each else beyond * batches[0].size
         wall = statistics.fmean(one.wall for one in each)
         cpu = statistics.fmean(one.cpu for one in each)
-        if cpu <= 0 and wall * len(each) < _LEAST_CPU_SECONDS:
+        if cpu <= 0 and wall * len(each) < LEAST_CPU_SECONDS:
             cpu = wall
         step = self._step(batches[-1])
         return Profile(
@@ -266,20 +272,23 @@ class BatchClock:
             step_cpu_seconds=None if step is None else max(0.0, step.cpu),
         )
 
-    def _step(self, batch: _Batch) -> _Moment | None:
+    def _step(self, batch: _Batch) -> Moment | None:
         """
         Return the training's own step: the latest, or the first if it is short.
         """
         if len(self._steps) > 1:
             return self._steps[-1]
-        is_short = bool(self._steps) and self._steps[0].wall < _SHORT_STEP * (batch.fetch.wall + batch.collate_seconds)
+        is_short = bool(self._steps) and self._steps[0].wall < SHORT_STEP * (batch.fetch.wall + batch.collate_seconds)
         return self._steps[0] if is_short else None
 
 
-def _divided(moment: _Moment, count: int) -> _Moment:
-    return _Moment(moment.wall / max(1, count), moment.cpu / max(1, count))
+def _divided(moment: Moment, count: int) -> Moment:
+    return Moment(moment.wall / max(1, count), moment.cpu / max(1, count))
 
 
-def _stands_out(first: _Moment, others: Sequence[_Moment]) -> bool:
+def stands_out(first: Moment, others: Sequence[Moment]) -> bool:
+    """
+    Return whether the first of several took so much longer than the others that it did something once.
+    """
     usual = statistics.median(one.wall for one in others)
     return first.wall > _FIRST_STANDS_OUT * usual and first.wall > usual + _LEAST_FIRST_SECONDS
