@@ -1,8 +1,9 @@
 """
 One run in this process: ``python -m benchmarks.child '<JSON of a Job>'`` prints one line of JSON.
 
-The clock runs from before the loader is made until the last batch of the last epoch has been taken, so that choosing,
-searching and starting count; making the dataset and its files, importing and ending do not.
+Before that it prints a line that says that everything is imported, and waits for a line on standard input. The clock
+runs from before the loader is made until the last batch of the last epoch has been taken, so that choosing, searching
+and starting count; making the dataset and its files, importing and ending do not.
 """
 
 import json
@@ -12,6 +13,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+IMPORTED = "imported"
+"""
+The line that is printed when the run may begin.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +42,18 @@ class Job:
     """Where the workload's files are kept."""
 
 
-def run(job: Job) -> dict[str, Any]:
+def get_ready(job: Job) -> Any:
+    """
+    Import all that the run needs, so that it times no import, and return what :func:`run` takes as *loop*.
+    """
+    import autoloader.loader  # noqa: F401
+
+    from . import peers, workloads  # noqa: F401
+
+    return peers.make_loop(job)
+
+
+def run(job: Job, loop: Any) -> dict[str, Any]:
     """
     Return the seconds of all epochs, the first batch and choosing, the samples and their numbers' sum, and the workers.
     """
@@ -51,9 +68,6 @@ def run(job: Job) -> dict[str, Any]:
     consume = workload.consumer()
     torch.manual_seed(workloads.SEED)
     first, samples, total = None, 0, 0
-    import autoloader.loader  # noqa: F401 (so that no run times an import)
-
-    loop = peers.make_loop(job)
     begun = time.perf_counter()
     loader = peers.make_loader(job, workload, dataset)
     choosing = time.perf_counter() - begun
@@ -89,10 +103,15 @@ def _calibrate(job: Job, workload: Any, dataset: Any) -> float | None:
 
 def main(argv: list[str] | None = None) -> int:
     """
-    Run the job in the first argument.
+    Run the job in the first argument when a line comes; 1 where none does.
     """
     (text,) = sys.argv[1:] if argv is None else argv
-    print(json.dumps(run(Job(**json.loads(text)))))
+    job = Job(**json.loads(text))
+    loop = get_ready(job)
+    print(IMPORTED, flush=True)
+    if not sys.stdin.readline():
+        return 1
+    print(json.dumps(run(job, loop)))
     return 0
 
 

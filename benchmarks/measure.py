@@ -1,7 +1,8 @@
 """
 Finds good settings by trying, and then measures them beside autoloader and its peers.
 
-Each run is a process of its own, in the environment of its peer where that has one. *Screening* tries numbers of
+Each run is a process of its own, in the environment of its peer where that has one. Some processes at a time are made,
+which import side by side; then one after the other runs, while the others wait. *Screening* tries numbers of
 workers, and then prefetching and persistence at the best of them, once each; nothing of it is scored. *Scoring* runs
 the best again beside the peers, in rounds whose order is drawn anew, with a control: the best of the screening once
 more. Settings that are the same share their runs, so that their ratio is one as it should be; who chooses in the run
@@ -19,17 +20,22 @@ import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from . import peers
-from .child import Job
+from .child import IMPORTED, Job
 from .environments import python_of
 from .paired import Median, median_with_interval, paired_ratios
 
 CONTROL = "control"
+
+AT_A_TIME = 8
+"""
+So many processes are made at a time: each keeps a few hundred megabytes.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +82,10 @@ class Run:
     """Why the run failed; ``None`` where it did not."""
 
 
-Runner = Callable[[Setting], Run]
+Runner = Callable[[Sequence[Setting]], list[Run]]
+"""
+Runs each of several settings, one after the other.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,13 +188,14 @@ def screen(run: Runner, effort: Effort, epochs: int) -> tuple[dict[str, Run], li
         ValueError: No run succeeded.
     """
     tried: dict[str, tuple[Setting, Run]] = {}
-    for count in effort.counts:
-        setting = plain(count)
-        tried[setting.key] = setting, run(setting)
-    for best in ranked(tried.values())[: effort.refined]:
-        for other in refinements(best, epochs):
-            if other.key not in tried:
-                tried[other.key] = other, run(other)
+
+    def run_all(settings: Iterable[Setting]) -> None:
+        new = list({each.key: each for each in settings if each.key not in tried}.values())
+        tried.update((each.key, (each, result)) for each, result in zip(new, run(new), strict=True))
+
+    run_all(plain(count) for count in effort.counts)
+    best = ranked(tried.values())[: effort.refined]
+    run_all(other for each in best for other in refinements(each, epochs))
     finalists = ranked(tried.values())[: effort.finalists]
     if not finalists:
         reasons = "; ".join(f"{key}: {result.error}" for key, (_, result) in tried.items())
@@ -232,8 +242,8 @@ def score(run: Runner, settings: Iterable[Setting], control: Setting, rounds: in
     runs: dict[str, list[Run]] = {key: [] for key in distinct}
     for _ in range(rounds):
         drawn.shuffle(order)
-        for key in order:
-            runs[key].append(run(distinct[key]))
+        for key, result in zip(order, run([distinct[key] for key in order]), strict=True):
+            runs[key].append(result)
     return runs
 
 
@@ -276,7 +286,7 @@ def kept(setting: Setting) -> Setting:
 
 def runner(job: Job, samples: int, timeout_seconds: float) -> Runner:
     """
-    Return what runs *job* with a setting in a process of its own.
+    Return what runs *job* with each setting in a process of its own.
 
     Args:
         job: The workload; its maker and settings are replaced.
@@ -285,10 +295,21 @@ def runner(job: Job, samples: int, timeout_seconds: float) -> Runner:
     """
     told = asdict(job)
 
-    def run(setting: Setting) -> Run:
+    def command_of(setting: Setting) -> list[str]:
         asked = json.dumps({**told, "maker": setting.maker, "settings": dict(setting.settings)})
-        command = [python_of(setting.maker), "-W", "ignore", "-m", "benchmarks.child", asked]
-        status, printed, complaints = _finish(command, timeout_seconds)
+        return [python_of(setting.maker), "-W", "ignore", "-m", "benchmarks.child", asked]
+
+    def run(settings: Sequence[Setting]) -> list[Run]:
+        found: list[Run] = []
+        for first in range(0, len(settings), AT_A_TIME):
+            with contextlib.ExitStack() as stack:
+                some = [_start(command_of(each), stack) for each in settings[first : first + AT_A_TIME]]
+                for process in some:
+                    _wait_for_imports(process)
+                found += [_result(*_finish(process, timeout_seconds)) for process in some]
+        return found
+
+    def _result(status: int | None, printed: str, complaints: str) -> Run:
         if status is None:
             return Run(error=f"ran longer than {timeout_seconds:g} s")
         if status != 0:
@@ -313,21 +334,51 @@ def parse_run(printed: str, samples: int, batches: int) -> Run:
     return Run(**{name: found.get(name) for name in names})
 
 
-def _finish(command: list[str], timeout_seconds: float) -> tuple[int | None, str, str]:
+def _start(command: list[str], stack: contextlib.ExitStack) -> "subprocess.Popen[str]":
     """
-    Return the exit status, ``None`` after the time-out, and what was printed; the workers end with the command.
+    Start a process that ends with *stack*, and its workers with it.
     """
     root = Path(__file__).parent.parent
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=root, start_new_session=True, **pipes) as process:
-        try:
-            printed, told = process.communicate(timeout=timeout_seconds)
-        except subprocess.TimeoutExpired:
-            if sys.platform == "win32":
-                process.kill()
-            else:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-            return None, "", ""
-        return process.returncode, printed, told
+    # As where people train: there, imports in a run find compiled modules.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = subprocess.Popen(command, cwd=root, env=environment, start_new_session=True, text=True, **pipes)
+    stack.enter_context(process)
+    stack.callback(_end, process)
+    return process
+
+
+def _end(process: "subprocess.Popen[str]") -> None:
+    """
+    End a process that still runs, and its workers.
+    """
+    if process.poll() is not None:
+        return
+    if sys.platform == "win32":
+        process.kill()
+    else:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _wait_for_imports(process: "subprocess.Popen[str]") -> None:
+    """
+    Return when a process has imported all it needs, or has ended.
+    """
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.rstrip() == IMPORTED:
+            return
+
+
+def _finish(process: "subprocess.Popen[str]", timeout_seconds: float) -> tuple[int | None, str, str]:
+    """
+    Let a process run that waits, and return its exit status, ``None`` after the time-out, and what was printed.
+    """
+    try:
+        printed, told = process.communicate("run\n", timeout=timeout_seconds)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        process.communicate()
+        return None, "", ""
+    return process.returncode, printed, told

@@ -2,6 +2,7 @@
 Screening and scoring with a runner that only looks up its answer.
 """
 
+import contextlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ from benchmarks.measure import (
     Run,
     Setting,
     _finish,
+    _start,
+    _wait_for_imports,
     measure,
     parse_run,
     peer_settings,
@@ -43,10 +46,12 @@ class Lookup:
         self.other = other
         self.asked: list[str] = []
 
-    def __call__(self, setting: Setting) -> Run:
-        self.asked.append(setting.key)
-        found = self.seconds.get(setting.key, self.other)
-        return Run(error=found) if isinstance(found, str) else Run(wall_seconds=found, choosing_seconds=0.5)
+    def __call__(self, settings: Sequence[Setting]) -> list[Run]:
+        self.asked += [each.key for each in settings]
+        found = [self.seconds.get(each.key, self.other) for each in settings]
+        return [
+            Run(error=each) if isinstance(each, str) else Run(wall_seconds=each, choosing_seconds=0.5) for each in found
+        ]
 
 
 def test_screen_refines_the_best_counts_and_returns_the_best_first() -> None:
@@ -284,4 +289,29 @@ def test_parse_run_refuses_lost_and_doubled_samples(samples: int, total: int, er
 
 def test_finish_ends_a_process_that_takes_too_long() -> None:
     """There is no status then, and no wait for the process's own end."""
-    assert _finish([sys.executable, "-c", "import time; time.sleep(600)"], 0.2) == (None, "", "")
+    with contextlib.ExitStack() as stack:
+        process = _start([sys.executable, "-c", "import time; print('imported', flush=True); time.sleep(600)"], stack)
+        _wait_for_imports(process)
+        assert _finish(process, 0.2) == (None, "", "")
+
+
+def test_no_process_runs_before_it_is_told_to() -> None:
+    """It has printed what comes before that, and the rest when it was told; one that is never told ends."""
+    text = "print('a library greets'); print('imported', flush=True); input(); print('done')"
+    with contextlib.ExitStack() as stack:
+        one, other = (_start([sys.executable, "-c", text], stack) for _ in range(2))
+        for process in (one, other):
+            _wait_for_imports(process)
+        assert (one.poll(), other.poll()) == (None, None)
+        assert _finish(one, 60) == (0, "done\n", "")
+    assert other.poll() is not None
+
+
+def test_process_that_cannot_import_is_told_of() -> None:
+    """There is a status, and a complaint."""
+    with contextlib.ExitStack() as stack:
+        process = _start([sys.executable, "-c", "import nothing_of_this_name"], stack)
+        _wait_for_imports(process)
+        status, _, complaint = _finish(process, 60)
+    assert status == 1
+    assert "nothing_of_this_name" in complaint

@@ -105,6 +105,13 @@ def job(maker: str, folder: Path) -> child.Job:
     )
 
 
+def run(job: child.Job) -> dict[str, Any]:
+    """
+    Return what a run has found.
+    """
+    return child.run(job, child.get_ready(job))
+
+
 @pytest.mark.real_host
 def test_child_takes_all_batches_from_efficio(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each run has a folder of its own, or it would go on where the last one ended."""
@@ -112,7 +119,7 @@ def test_child_takes_all_batches_from_efficio(monkeypatch: pytest.MonkeyPatch, t
     vars(package).update(Run=Run)
     monkeypatch.setitem(sys.modules, "efficio", package)
     monkeypatch.setattr(Run, "folders", [])
-    found = [child.run(job(packages.EFFICIO, tmp_path)) for _ in range(2)]
+    found = [run(job(packages.EFFICIO, tmp_path)) for _ in range(2)]
     assert [(each["samples"], each["sum"]) for each in found] == [(96, 12 * 28)] * 2
     assert len(set(Run.folders)) == 2
     assert {Path(each).parent for each in Run.folders} == {tmp_path}
@@ -122,6 +129,6 @@ def test_child_takes_all_batches_from_efficio(monkeypatch: pytest.MonkeyPatch, t
 def test_child_counts_the_search_of_loadtune(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It comes before the first batch, within the run."""
     install_loadtune(monkeypatch, None, 1.0)
-    found = child.run(job(packages.LOADTUNE, tmp_path))
+    found = run(job(packages.LOADTUNE, tmp_path))
     assert (found["workers"], found["samples"], found["sum"]) == (0, 96, 12 * 28)
     assert 0 < found["choosing_seconds"] < found["first_seconds"]

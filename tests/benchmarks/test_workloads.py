@@ -66,6 +66,6 @@ def test_child_counts_all_samples_of_all_epochs(maker: str, tmp_path: Path) -> N
     job = child.Job(
         workload="many-short-epochs", seed=None, batches=1, epochs=12, maker=maker, settings={}, folder=str(tmp_path)
     )
-    found = child.run(job)
+    found = child.run(job, child.get_ready(job))
     assert (found["epochs"], found["samples"], found["sum"]) == (12, 96, 12 * 28)
     assert 0 <= found["choosing_seconds"] < found["first_seconds"] <= found["wall_seconds"]
