@@ -7,8 +7,9 @@ workers, and then prefetching and persistence at the best of them, once each; no
 the best again beside the peers, in rounds whose order is drawn anew, with a control: the best of the screening once
 more. Settings that are the same share their runs, so that their ratio is one as it should be; who chooses in the run
 does so in each round. Where runs are to last some seconds, the scored ones have more epochs than the screened ones,
-and workers that stay. The best setting is the one with the least median of the scored rounds; being chosen from these
-very rounds, it has luck on its side, against ours.
+and workers that stay. The best setting is the one with the least median of the scored rounds, of those that the
+screening found and those that peers have by rule; being chosen from these very rounds, it has luck on its side,
+against ours.
 """
 
 import contextlib
@@ -113,7 +114,7 @@ class Effort:
 
 
 QUICK = Effort(counts=(0, 2, 4, 8), refined=1, finalists=2, rounds=3, timeout_seconds=60.0, is_quick=True)
-LONG = Effort(finalists=3, least_seconds=10.0, scored=(peers.POLICY, peers.OURS, peers.CALIBRATED))
+LONG = Effort(finalists=3, least_seconds=10.0, scored=(peers.OURS, peers.CALIBRATED))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,9 +139,10 @@ class Measured:
     @property
     def best(self) -> str:
         """
-        Return the key of the finalist with the least median in the scored rounds.
+        Return the key of the setting with the least median in the scored rounds, of the finalists and those by rule.
         """
-        return min(self.finalists, key=lambda key: statistics.median(self.seconds(key)))
+        ruled = (self.peers[name] for name in peers.RULES if name in self.peers)
+        return min((*self.finalists, *ruled), key=lambda key: statistics.median(self.seconds(key)))
 
     def seconds(self, key: str) -> list[float]:
         """

@@ -1,7 +1,8 @@
 """
 Tells what was measured: a table with a row a workload, and what it means.
 
-``python -m benchmarks.report FILE...`` puts together what several runs wrote with ``--json``, and prints Markdown.
+``python -m benchmarks.report FILE...`` puts together what several runs wrote with ``--json``, and prints Markdown. With
+``--write`` it puts the tables of the committed runs, or of these files, into the README and the docs.
 """
 
 import argparse
@@ -15,6 +16,63 @@ from . import peers
 from .measure import CONTROL, Effort, Measured
 from .paired import Median, geometric_mean, median_with_interval
 from .results import INTERVAL, Results, as_json, merge, parse
+
+ROOT = Path(__file__).parent.parent
+COMMITTED = Path(__file__).parent / "results" / "full.json"
+README, PAGE = ROOT / "README.md", ROOT / "docs" / "reference" / "benchmark.md"
+
+WHO = {
+    "torch": "torch's default: no workers",
+    "tutorial": "4 workers, as in torch's tutorials",
+    "cpu-count": "a worker for each CPU",
+    "lightning": "Lightning's warnings, followed",
+    "table": "the table of many blog posts",
+    peers.PADDLE: "Paddle's search, at each start",
+    peers.LOADTUNE: "the package loadtune, which searches at each start",
+    peers.EFFICIO: "the package efficio",
+    peers.POLICY: "autoloader's rules, with nothing measured",
+    peers.OURS: "**`auto_loader(dataset)` as it comes**",
+    peers.CALIBRATED: "**`auto_loader(dataset)` after `calibrate`**",
+}
+"""
+What the README calls the peers.
+"""
+
+
+def render_summary(results: Results) -> str:
+    """
+    Return as Markdown how far each peer is from the best settings, over all workloads that it ran.
+    """
+    rows = ["| who chooses the settings | geometric mean | minimum | workloads |", "| --- | --- | --- | --- |"]
+    for peer in results.effort.scored:
+        ratios = _ratios(results.workloads, peer)
+        mean, least = (f"{geometric_mean(ratios):.2f}", f"{min(ratios):.2f}") if ratios else ("-", "-")
+        rows.append(f"| {WHO[peer]} | {mean} | {least} | {len(ratios)} |")
+    return "\n".join(rows)
+
+
+def with_table(text: str, table: str) -> str:
+    """
+    Return a page with *table* in the place of the one that has the same first cell.
+
+    Raises:
+        ValueError: It has none.
+    """
+    begin = "\n" + table[: table.index("|", 1)]
+    at = text.find(begin)
+    if at < 0:
+        raise ValueError(f"the page has no table that begins with {begin.strip()!r}")
+    end = text.find("\n\n", at)
+    return f"{text[: at + 1]}{table}{text[end:] if end >= 0 else chr(10)}"
+
+
+def write_pages(results: Results) -> None:
+    """
+    Put the tables into the README and the page of the docs.
+    """
+    README.write_text(with_table(README.read_text(encoding="utf-8"), render_summary(results)), encoding="utf-8")
+    before, _, _ = PAGE.read_text(encoding="utf-8").partition("| workload |")
+    PAGE.write_text(f"{before}{render_markdown(results)}\n", encoding="utf-8")
 
 
 def render(results: Results) -> str:
@@ -62,11 +120,18 @@ def _summary(found: Sequence[Measured], scored: Sequence[str]) -> list[list[str]
     """
     rows = [["geometric mean", "", ""], ["minimum", "", ""]]
     for peer in scored:
-        keys = [(each, each.peers.get(peer)) for each in found]
-        ratios = [ratio.value for each, key in keys if key and (ratio := each.ratio(key))]
+        ratios = _ratios(found, peer)
         rows[0].append(f"{geometric_mean(ratios):.2f}" if len(ratios) == len(found) > 0 else "-")
         rows[1].append(f"{min(ratios):.2f}" if len(ratios) == len(found) > 0 else "-")
     return [[*row, ""] for row in rows]
+
+
+def _ratios(found: Sequence[Measured], peer: str) -> list[float]:
+    """
+    Return a peer's ratio for each workload on which it ran.
+    """
+    keys = [(each, each.peers.get(peer)) for each in found]
+    return [ratio.value for each, key in keys if key and (ratio := each.ratio(key))]
 
 
 TOLD = "Intervals of policy, auto_loader, calibrated and the control, and what calibrating and searching took:"
@@ -133,13 +198,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     Print one table of all files, and write them as one.
     """
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=main.__doc__)
-    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="what python -m benchmarks --json wrote")
+    parser.add_argument("files", type=Path, nargs="*", metavar="FILE", help="what python -m benchmarks --json wrote")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all raw numbers, to be read again")
+    parser.add_argument("--write", action="store_true", help="put the tables into the README and the docs")
     options = parser.parse_args(argv)
     try:
-        results = merge({str(path): _read(path) for path in options.files})
+        results = merge({str(path): _read(path) for path in options.files or [COMMITTED]})
         if options.json:
-            options.json.write_text(json.dumps(as_json(results), indent=2) + "\n", encoding="utf-8")
+            options.json.write_text(json.dumps(as_json(results), indent=1) + "\n", encoding="utf-8")
+        if options.write:
+            write_pages(results)
     except (OSError, ValueError) as error:
         parser.error(str(error))
     print(render_markdown(results))

@@ -28,8 +28,10 @@ from benchmarks.measure import (
     screen,
 )
 from benchmarks.peers import Facts
-from benchmarks.report import main, render, render_markdown
+from benchmarks.report import main, render, render_markdown, render_summary, with_table
 from benchmarks.results import Host, Results, as_json, merge, parse
+
+from benchmarks import report
 
 EFFORT = Effort(counts=(0, 1, 2, 4), refined=2, finalists=3, rounds=3)
 FACTS = Facts(cpus=2, usable_cpus=2, platform="linux")
@@ -132,6 +134,14 @@ def test_measure_compares_best_with_each() -> None:
         "auto_loader": 0.5,
         "calibrated": 0.8,
     }
+
+
+def test_best_may_be_a_peers_setting_that_the_screening_had_missed() -> None:
+    """A single run of it was slow; who searches or is ours is no setting to be compared with."""
+    runs = iter([Lookup({"0w": 9.5, "4w prefetch 2": 1.0}), Lookup({"0w": 0.5, "auto_loader": 0.1}, other=3.0)])
+    effort = replace(EFFORT, finalists=1, counts=(0, 4), refined=0)
+    found = measure("waiting", lambda epochs: next(runs), effort, 1, peer_settings(FACTS))
+    assert (found.finalists, found.best) == (("4w prefetch 2",), "0w")
 
 
 def test_long_runs_have_as_many_epochs_as_the_best_needs_and_workers_that_stay() -> None:
@@ -285,6 +295,32 @@ def test_parse_run_refuses_lost_and_doubled_samples(samples: int, total: int, er
     told = {"wall_seconds": 1.0, "first_seconds": 0.5, "workers": 2, "epochs": 2, "samples": samples, "sum": total}
     found = parse_run("a line of the dataset's own\n" + json.dumps(told), 8, 2)
     assert (found.error is None) if error is None else (found.error or "").startswith(error)
+
+
+def test_summary_counts_the_workloads_that_a_peer_ran() -> None:
+    """The geometric mean of 0.5 and 0.125 is 0.25; a package that failed on one of two workloads has the other's."""
+    found = results(measured("one"), measured("two", auto_loader=8.0, loadtune="no"))
+    lines = {line.split(" | ")[0][2:]: line.split(" | ")[1:] for line in render_summary(found).splitlines()}
+    assert lines["**`auto_loader(dataset)` as it comes**"] == ["0.25", "0.12", "2 |"]
+    assert lines["the package loadtune, which searches at each start"] == ["0.11", "0.11", "1 |"]
+
+
+def test_table_of_a_page_is_replaced_and_nothing_else() -> None:
+    """It is known by its first cell; a page without one is an error."""
+    page = "# Page\n\n| a | b |\n| --- | --- |\n| old | 1 |\n\nText.\n"
+    assert with_table(page, "| a | c |\n| --- | --- |") == "# Page\n\n| a | c |\n| --- | --- |\n\nText.\n"
+    assert with_table("\n| a | b |\n", "| a | c |") == "\n| a | c |\n"
+    with pytest.raises(ValueError, match="the page has no table that begins with '| other'"):
+        with_table(page, "| other | c |")
+
+
+def test_pages_show_the_committed_runs() -> None:
+    """README and docs have the tables of the raw numbers; ``python -m benchmarks.report --write`` puts them there."""
+    committed = parse(report.COMMITTED.read_text(encoding="utf-8"))
+    readme, page = (path.read_text(encoding="utf-8") for path in (report.README, report.PAGE))
+    assert with_table(readme, render_summary(committed)) == readme
+    assert page.endswith(f"{render_markdown(committed)}\n")
+    assert len(committed.workloads) == 20
 
 
 def test_finish_ends_a_process_that_takes_too_long() -> None:

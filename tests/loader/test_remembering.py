@@ -293,6 +293,23 @@ def test_calibrate_true_tries_before_the_first_epoch_and_only_once(monkeypatch: 
     assert len(calls) == 1
 
 
+def test_calibration_that_needed_no_trial_is_not_made_again(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Quick samples need none: the first batches have said it all.
+    """
+    calls: list[Any] = []
+    calibrate_it = calibrating.calibrate_loader
+    monkeypatch.setattr(calibrating, "calibrate_loader", lambda loader: calls.append(loader) or calibrate_it(loader))
+    monkeypatch.setitem(SECONDS, "now", 0.0)
+    for _ in range(3):
+        with auto_loader(Varies(), 4, calibrate=True) as loader:
+            assert fetched(loader)[0] == list(range(160))
+            assert loader.plan.choices["num_workers"].rule == "num_workers.inline-is-faster"
+    (kept,) = (json.loads(path.read_text(encoding="utf-8")) for path in files(store))
+    assert '"best": null' in json.dumps(kept)
+    assert len(calls) == 1
+
+
 def test_calibration_that_fails_lets_training_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     One warning with the reason, and the first batches are timed as ever.

@@ -32,7 +32,7 @@ from .kinds import GATE, USES_OPENMP, made, run_openmp
 
 BATCH_SIZE = 2
 EPOCHS = 2
-HOLD_SECONDS = 3.0
+HOLD_SECONDS = 1.0
 """
 How long a thread holds the lock that the dataset wants, unless a batch arrives before.
 """

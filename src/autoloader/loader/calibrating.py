@@ -24,7 +24,8 @@ from ..tuning.candidates import Situation, choose
 from ..tuning.laboratory import Subject
 from ..tuning.trials import Outcome, run_trials
 from .auto_loader import AutoLoader
-from .first_batches import request_of, shared_bytes
+from .first_batches import shared_bytes
+from .request import request_of
 from .starting import GUARD, refuse_in_starting_worker
 
 logger = logging.getLogger("autoloader")

@@ -4,8 +4,7 @@ What a loader's first batches tell, or what an earlier run knew of them, and the
 
 import contextlib
 import logging
-import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,19 +16,21 @@ from ..engine.sending import try_to_send
 from ..errors import CalibrationError
 from ..facts import HostFacts
 from ..findings import describe
-from ..plan import LoaderRequest, Plan
-from ..policy import MEASURED, Measured, Outlook, can_be_measured, cpus_of_rank, expected_epochs_left, recommend
-from ..policy.model import fewest_workers, is_at_one_thread, start_seconds, step_seconds, total_seconds
+from ..plan import Plan
+from ..policy import MEASURED, Measured, Outlook, cpus_of_rank, expected_epochs_left, recommend
+from ..policy.model import fewest_workers, is_at_one_thread, start_seconds, total_seconds
 from ..policy.multiprocessing_context import method_name
 from ..profiling import BatchClock, FetchTraces, Sent, WorkerTimes
 from ..profiling.inspect import length_of
-from ..profiling.timing import SHORT_STEP, Moment
-from ..records import NO_LIMIT, seconds_text
+from ..profiling.timing import Moment
+from ..records import NO_LIMIT
 from ..store import Store
 from ..traits import Profile
+from .confirming import Confirmation, is_like
 from .ranks import world_size
 from .remembering import Remembered, key_of, recall, remember
-from .starting import STREAM_RESUMED, is_users, with_workers_of_stream
+from .request import keeps_order, may_choose, may_load_here, request_of
+from .starting import STREAM_RESUMED, with_workers_of_stream
 from .warn import warn_once
 
 if TYPE_CHECKING:
@@ -43,19 +44,9 @@ Of the free shared memory, no more than this part is used to see what sending a 
 """
 
 
-OFF = 0.5
-"""
-What costs more than by this part more or less than it did is not what was remembered.
-"""
-
 LEFT_EPOCHS = 2
 """
 After so many epochs in a row that were left early the next one is expected to be left, too.
-"""
-
-SEEN_ROUNDS = 3
-"""
-Batches of each worker that are looked at to see that; the first one may open files.
 """
 
 
@@ -73,8 +64,7 @@ class FirstBatches:
         self._clock: BatchClock | None = None
         self._epochs_begun = 0
         self._is_stale = self._is_confirmed = self._has_calibrated = False
-        self._seen: list[float] = []
-        self._steps: list[float] = []
+        self._confirmation: Confirmation | None = None
         self._found: Profile | None = None
         self._worker_times: WorkerTimes | None = None
         self._sent: Sent | None = None
@@ -87,7 +77,7 @@ class FirstBatches:
         Workers start at once then, and their first batches confirm it; batches that load inline are timed anyway.
         """
         self._store = store
-        if store.folder is None or not _may_choose(loader) or _keeps_order(loader):
+        if store.folder is None or not may_choose(loader) or keeps_order(loader):
             return
         self._key = key_of(loader, request_of(loader))
         self.recalled = found = recall(store, self._key)
@@ -95,8 +85,8 @@ class FirstBatches:
             return
         logger.info("store: settings by what an earlier run has measured")
         self._take(loader, found.profile, loader._traits.batches_per_epoch)
-        if loader.plan.value("num_workers"):
-            self.profile = found.profile
+        if loader.plan.value("num_workers") or not may_load_here(loader):
+            self.profile = found.profile  # else the first batches are timed anyway
 
     def keep(self, loader: "AutoLoader[Any]", found: Calibration) -> None:
         """
@@ -104,7 +94,7 @@ class FirstBatches:
         """
         choice = found.plan.choices["num_workers"]
         best = choice.value if choice.rule == "num_workers.calibrated" else None
-        kept = Remembered(found.profile, best, choice.because if best is not None else "")
+        kept = Remembered(found.profile, best, choice.because)
         remember(self._store, key_of(loader, request_of(loader)), kept)
 
     def calibrate(self, loader: "AutoLoader[Any]") -> None:
@@ -114,7 +104,7 @@ class FirstBatches:
         Not in a process group: the other ranks would wait, and take the CPUs later that were free in the trials.
         """
         self._has_calibrated = True
-        if not _may_choose(loader) or (self.recalled is not None and self.recalled.best is not None):
+        if not may_choose(loader) or (self.recalled is not None and self.recalled.trials):
             return
         rank = loader._facts.job.local_rank
         if world_size() > 1:
@@ -147,7 +137,7 @@ class FirstBatches:
         if self.is_to_confirm:
             return True
         is_unknown = self.profile is None and self.recalled is None and world_size() == 1
-        return is_unknown and not _may_load_here(loader) and _may_choose(loader) and not _keeps_order(loader)
+        return is_unknown and not may_load_here(loader) and may_choose(loader) and not keeps_order(loader)
 
     def begin_with_workers(self, loader: "AutoLoader[Any]", workers: int, *, are_new: bool) -> None:
         """
@@ -213,55 +203,29 @@ class FirstBatches:
         return plan.choices["num_workers"].rule in MEASURED
 
     def note_seen(
-        self, loader: "AutoLoader[Any]", batch_seconds: float, step_seconds: float | None, *, is_here: bool = False
+        self, loader: "AutoLoader[Any]", load_seconds: float, step: float | None, *, is_here: bool = False
     ) -> bool:
         """
-        Note what fetching a batch took in a worker, or here, and return whether more is to be noted.
-
-        After the first batches of all workers, in however many epochs, that has to fit what is remembered.
+        Note what fetching a batch took where it has to be confirmed, and return whether more is to be noted.
 
         Args:
             loader: The loader.
-            batch_seconds: What fetching it took.
-            step_seconds: What the training did before it asked for this one; ``None`` before the first of an epoch.
+            load_seconds: What fetching it took.
+            step: Seconds of the training before it asked for this one; ``None`` before the first of an epoch.
             is_here: Whether it was fetched in this process.
         """
+        if self.recalled is None:
+            return False
+        if self._confirmation is None:
+            self._confirmation = Confirmation(self.recalled.profile)
         workers = 1 if is_here else loader.plan.value("num_workers") or 1
-        self._seen.append(batch_seconds)
-        if step_seconds is not None:
-            self._steps.append(step_seconds)
-        if len(self._seen) >= SEEN_ROUNDS * workers:
-            self._confirm(loader, workers, self._seen[workers:])
-        return not self._is_confirmed
-
-    def _confirm(self, loader: "AutoLoader[Any]", workers: int, seen: Sequence[float]) -> None:
-        """
-        See whether what fetching took, in seconds by batch, and the training's own steps fit what is remembered.
-
-        Either may take half of that, or half as long again, and where workers share the CPUs as long as it has to.
-        """
-        self._is_confirmed, recalled = True, self.recalled
-        if recalled is None:
-            return
-        profile, middle, cpus = recalled.profile, statistics.median(seen), cpus_of_rank(loader._facts)
-        usual = profile.batch_samples * profile.sample_seconds
-        if not _fits(middle, usual, max(usual, workers * step_seconds(profile, workers, cpus))):
-            took = f"{seconds_text(middle)} a batch instead of {seconds_text(usual)}"
-            logger.info("store: what an earlier run has measured does not fit any more: %s", took)
-            self._is_stale = True
-            return
-        step = statistics.median_low(self._steps or (0.0,))  # a first step is longer than others
-        if profile.step_seconds == 0.0 or not self._steps:
-            return  # a calibration has looked for the fastest loading, whatever the training does
-        known = profile.step_seconds
-        if known is not None and max(step, known) < SHORT_STEP * step_seconds(profile, workers, cpus):
-            return  # neither is worth another choice
-        if known is None or not _fits(step, known, _beside(profile, workers, cpus)):
-            logger.info("store: the training takes %s a batch, unlike in an earlier run", seconds_text(step))
-            share = 1.0
-            if profile.step_seconds and profile.step_cpu_seconds is not None:
-                share = profile.step_cpu_seconds / profile.step_seconds
-            self._note_found(replace(profile, step_seconds=step, step_cpu_seconds=share * step))
+        verdict = self._confirmation.note(load_seconds, step, workers, cpus_of_rank(loader._facts))
+        if verdict is None:
+            return True
+        self._is_confirmed, self._is_stale = True, verdict.is_stale
+        if verdict.other is not None:
+            self._note_found(verdict.other)
+        return False
 
     @property
     def has_found(self) -> bool:
@@ -284,7 +248,7 @@ class FirstBatches:
             Whether the rest of the epoch gains by other workers that start now.
         """
         profile, self._found = self._found, None
-        if profile is None or not _may_choose(loader):
+        if profile is None or not may_choose(loader):
             return False
         before, self.profile = loader.plan, profile
         self._take(loader, profile, loader._traits.batches_per_epoch)
@@ -324,7 +288,7 @@ class FirstBatches:
             return
         if world_size() > 1 or not plan.value("num_workers") or plan.value("backend") != "process":
             return
-        if not _may_choose(loader) or _keeps_order(loader):
+        if not may_choose(loader) or keeps_order(loader):
             return
         batches, left = loader._traits.batches_per_epoch, expected_epochs_left(loader.epochs, begun)
         other = self._plan_by(loader, profile, batches)
@@ -342,8 +306,7 @@ class FirstBatches:
         if self.has_found:
             self.choose_by_found(loader)
         if self._is_stale:
-            self._is_stale, self.recalled, self.profile = False, None, None
-            self._seen, self._steps = [], []
+            self._is_stale, self.recalled, self.profile, self._confirmation = False, None, None, None
             loader._inners.drop_kept()
             self._choose_again(loader)
         self._choose_by_epochs(loader)
@@ -353,7 +316,7 @@ class FirstBatches:
         """
         Choose for *loader* by what is known now, before an epoch.
         """
-        if not _may_choose(loader):
+        if not may_choose(loader):
             return
         loader._look_again()
         if self.profile is not None:
@@ -368,7 +331,7 @@ class FirstBatches:
         workers, plan = loader._course.workers_of_resumed, loader.plan
         if workers is None and plan.choices["num_workers"].rule == STREAM_RESUMED:
             self._choose_again(loader)
-        if not workers or workers == plan.value("num_workers") or not _may_choose(loader):
+        if not workers or workers == plan.value("num_workers") or not may_choose(loader):
             return
         if plan.value("num_workers") and plan.value("backend") == "process":
             loader._take_plan(with_workers_of_stream(plan, workers))
@@ -392,7 +355,7 @@ class FirstBatches:
         """
         Return what trials of an earlier run found best and what they saw, where a sample still costs what it did then.
         """
-        if self.recalled is None or not _is_like(profile, self.recalled.profile):
+        if self.recalled is None or not is_like(profile, self.recalled.profile):
             return None, ""
         return self.recalled.best, self.recalled.trials
 
@@ -412,7 +375,7 @@ class FirstBatches:
             return None
         if self._is_choice_due(loader.plan):
             self.choose(loader, length_of(loader))
-        if self.profile is not None or not _may_load_here(loader):
+        if self.profile is not None or not may_load_here(loader):
             return None
         if self._clock is None:
             self._clock = BatchClock(goes_one_by_one=_goes_one_by_one(loader))
@@ -431,7 +394,7 @@ class FirstBatches:
         plan, profile = loader.plan, self.profile
         if not most or profile is None or plan.value("backend") != "process" or world_size() > 1:
             return None
-        if not _may_load_here(loader) or (self.traces is not None and self.traces.has_left_something):
+        if not may_load_here(loader) or (self.traces is not None and self.traces.has_left_something):
             return None
         workers, is_forked = plan.value("num_workers"), method_name(plan.value("multiprocessing_context")) == "fork"
         cpus, outlook = cpus_of_rank(loader._facts), Outlook(most, most, 0)
@@ -484,7 +447,7 @@ class FirstBatches:
         """
         Return whether what was measured may change the plan: it does, too, where it has shown that no worker may load.
         """
-        return loader._traits.reads_open_file or _may_choose(loader)
+        return loader._traits.reads_open_file or may_choose(loader)
 
     def undo_traces(self, plan: Plan) -> bool:
         """
@@ -516,70 +479,6 @@ def _goes_one_by_one(loader: "AutoLoader[Any]") -> bool:
     """
     fetches = getattr(type(loader.dataset), "__getitems__", None)
     return loader.batch_sampler is not None and (fetches is None or fetches is Subset.__getitems__)
-
-
-def _is_like(profile: Profile, remembered: Profile) -> bool:
-    """
-    Return whether a sample, and a step of the training, cost about what they cost when something was remembered.
-    """
-    step, known = profile.step_seconds, remembered.step_seconds
-    is_step_like = not known or step is None or _fits(step, known)
-    return is_step_like and _fits(profile.sample_seconds, remembered.sample_seconds)
-
-
-def _fits(seconds: float, usual: float, most: float | None = None) -> bool:
-    """
-    Return whether something takes about what it usually does, or at most is known to take in bad circumstances.
-    """
-    return (1 - OFF) * usual <= seconds <= (1 + OFF) * (usual if most is None else most)
-
-
-def _beside(profile: Profile, workers: int, cpus: float) -> float:
-    """
-    Return what a step of the training takes at most where it shares the CPUs with workers.
-    """
-    busy = workers * profile.batch_cpu_seconds / profile.batch_seconds if profile.batch_seconds else workers
-    return (profile.step_seconds or 0.0) * max(1.0, (1 + busy) / cpus)
-
-
-def _may_load_here(loader: "AutoLoader[Any]") -> bool:
-    """
-    Return whether batches may load in this process for a while, and elsewhere then.
-    """
-    return loader.worker_init_fn is None and loader._style == "map" and _may_choose(loader)
-
-
-def _keeps_order(loader: "AutoLoader[Any]") -> bool:
-    """
-    Return whether the number of workers had better be what rules say, in each run the same.
-
-    The order of an iterable-style dataset depends on it, and the user wants one that comes again.
-    """
-    return loader._style == "iterable" and loader.seed is not None and not loader.calibrate
-
-
-def request_of(loader: "AutoLoader[Any]") -> LoaderRequest:
-    """
-    Return what the user asked of a loader, up to now.
-    """
-    fixed = {name: choice.value for name, choice in loader.plan.choices.items() if is_users(choice)}
-    return LoaderRequest(
-        fixed=fixed,
-        batch_size=loader.batch_size,
-        epochs=loader.epochs,
-        drop_last=bool(loader.drop_last),
-        has_worker_init=loader.worker_init_fn is not None,
-    )
-
-
-def _may_choose(loader: "AutoLoader[Any]") -> bool:
-    """
-    Return whether the number of workers is ours, and neither a given plan nor a rule alone decides it.
-    """
-    plan, context = loader.plan, loader.plan.value("multiprocessing_context")
-    if loader._has_given_plan or plan.has_users_workers:
-        return False
-    return can_be_measured(loader._facts, loader._traits, request_of(loader), context)
 
 
 def shared_bytes(facts: HostFacts) -> int:

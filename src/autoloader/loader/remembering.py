@@ -36,7 +36,7 @@ class Remembered(NamedTuple):
     best: int | None
     """The number of workers that trials found best; ``None`` where the model decided."""
     trials: str
-    """What they saw, in a clause."""
+    """What a calibration saw, in a clause; empty where there was none."""
 
 
 def key_of(loader: "AutoLoader[Any]", request: LoaderRequest) -> dict[str, Any]:
