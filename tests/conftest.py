@@ -4,12 +4,16 @@ Keeps unit tests off the real machine: only tests marked ``real_host`` may ask i
 
 import importlib.util
 import os
+import signal
 
 import pytest
 
 from autoloader.probe.host_io import RealHost
 
 os.environ.setdefault("AUTOLOADER_NO_CACHE", "1")  # no test finds what another one has measured, nor a user's training
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # as a shell's background jobs have it; tests send Ctrl-C
 
 
 @pytest.fixture(autouse=True)
