@@ -176,6 +176,72 @@ def test_stream_without_batches_is_timed_too() -> None:
         assert decision(loader)[0] > PRIOR
 
 
+class Endless(Sharded):
+    """
+    A stream that does not say how long it is.
+    """
+
+    num_shards = None
+
+    def __len__(self) -> int:
+        raise TypeError("nobody knows")
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_stream_of_unknown_length_has_no_more_workers_than_its_batches_allow(*, drop_last: bool) -> None:
+    """
+    Thirty batches allow six workers, or one where each drops its last samples; before they are seen, the prior does.
+    """
+    whole = 120 if drop_last else 0
+    with auto_loader(Endless(), 4, drop_last=drop_last) as loader:
+        assert [epoch(loader)[1] for _ in range(2)] == [PRIOR, 1 if drop_last else 6]
+        samples, _ = epoch(loader)
+        assert len(samples) >= (whole or 120)
+        assert len(set(samples)) == len(samples)
+    with auto_loader(Endless(), 4, drop_last=drop_last) as loader:
+        assert decision(loader)[0] <= PRIOR
+        assert epoch(loader)[0]
+
+
+def test_what_a_stream_has_shown_does_not_hold_where_last_batches_are_dropped() -> None:
+    """
+    Its workers would be too many.
+    """
+    with auto_loader(Sharded(), 4) as loader:
+        epoch(loader)
+    with auto_loader(Sharded(), 4, drop_last=True) as loader:
+        assert decision(loader)[1] == "num_workers.last-batches"
+        assert decision(loader)[0] == 1
+
+
+class ReadsLate(Sharded):
+    """
+    A stream that opens its file when it begins, and tells what it reads where.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(60, 0.0002)
+        path.write_bytes(bytes(range(60)))
+        self.path, self.descriptor = path, -1
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        if self.descriptor < 0:
+            self.descriptor = os.open(self.path, os.O_RDONLY)
+        for number, pid in super().__iter__():
+            os.lseek(self.descriptor, number, os.SEEK_SET)
+            yield os.read(self.descriptor, 1)[0], pid
+
+
+def test_stream_is_never_read_in_this_process_before_its_workers(tmp_path: Path) -> None:
+    """
+    What it opens here, forked workers would share: however cheap its samples are, one worker stays.
+    """
+    with auto_loader(ReadsLate(tmp_path / "data"), 4) as loader:
+        for _ in range(10):
+            assert sorted(epoch(loader)[0]) == list(range(60))
+        assert loader.dataset.descriptor == -1
+
+
 def test_calibrated_stream_keeps_its_workers() -> None:
     """
     The first batches of the workers confirm what the calibration has found, in the first epoch and later.

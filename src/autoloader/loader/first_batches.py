@@ -347,7 +347,10 @@ class FirstBatches:
         Return the plan that follows from a profile, and from trials where they fit it.
         """
         left = expected_epochs_left(loader.epochs, max(0, self._epochs_begun - 1))
-        outlook = Outlook(batches_left, length_of(loader), left)
+        batches = length_of(loader)
+        if batches is None:
+            batches = loader._course.recorder.most_batches
+        outlook = Outlook(batches_left, batches, left)
         measured = Measured(profile, outlook, *self._trials(profile))
         return recommend(loader._facts, loader._traits, request_of(loader), measured)
 

@@ -56,6 +56,8 @@ def key_of(loader: "AutoLoader[Any]", request: LoaderRequest) -> dict[str, Any]:
         "samples": length_of(loader.dataset),
         "batches": loader._traits.batches_per_epoch,
         "batch_size": request.batch_size,
+        "drop_last": request.drop_last,
+        "worker_init": request.has_worker_init,
         "samplers": [type(loader.sampler).__qualname__, type(loader.batch_sampler).__qualname__],
         "fixed": fixed,
         "epochs": request.epochs,

@@ -323,6 +323,13 @@ class Recorder:
         return recorder
 
     @property
+    def most_batches(self) -> int | None:
+        """
+        Return the most batches that a recent epoch had which was not left early; ``None`` where all were.
+        """
+        return max((each.batches for each in self._state[1] if each.is_exhausted), default=None)
+
+    @property
     def last_seconds(self) -> float | None:
         """
         Return how long the last epoch took that has begun; ``None`` where there was none, or it was left early.

@@ -179,13 +179,14 @@ def _by_model(
     if profile.transfer_seconds is None:
         return _none("cannot-send", "a batch holds something that cannot be pickled, so no worker could send it")
     is_forked = method_name(context) == "fork"
-    limits = _measured_limits(facts, traits, request, context, profile)
+    limits = _measured_limits(facts, traits, request, context, profile, outlook.batches)
     binding, others = smallest(limits)
     if binding.value < 1:
         return Choice(value=0, rule=binding.rule, because=binding.because, limits=others)
     cpus = cpus_of_rank(facts)
 
-    least = int(request.has_worker_init)
+    # What a stream opens and where it stands would stay in this process, for workers that start later.
+    least = int(request.has_worker_init or traits.style == "iterable")
 
     def best(most: float) -> int:
         return fewest_workers(profile, range(least, int(most) + 1), cpus, outlook, is_forked=is_forked)
@@ -212,7 +213,7 @@ def most_measured(
     """
     Return the most workers that all limits allow of a dataset whose batches are known.
     """
-    limits = _measured_limits(facts, traits, request, context, profile)
+    limits = _measured_limits(facts, traits, request, context, profile, traits.batches_per_epoch)
     return int(min(_most(facts), *(limit.value for limit in limits)))
 
 
@@ -221,22 +222,31 @@ def _most(facts: HostFacts) -> int:
 
 
 def _measured_limits(
-    facts: HostFacts, traits: DatasetTraits, request: LoaderRequest, context: Any, profile: Profile
+    facts: HostFacts,
+    traits: DatasetTraits,
+    request: LoaderRequest,
+    context: Any,
+    profile: Profile,
+    batches: int | None,
 ) -> list[Limit]:
     _, least = batches_ahead(facts, traits, request)
     usual, _ = batches_ahead(facts, traits, request, profile)
     size = measured_bytes(facts, traits, profile)
     budgets = worker_limits(facts, size, usual, least, method_name(context) == "fork")
-    return [*_model_limits(facts, traits, request, profile), *budgets]
+    return [*_model_limits(facts, traits, request, profile, batches), *budgets]
 
 
-def _model_limits(facts: HostFacts, traits: DatasetTraits, request: LoaderRequest, profile: Profile) -> Iterator[Limit]:
+def _model_limits(
+    facts: HostFacts, traits: DatasetTraits, request: LoaderRequest, profile: Profile, batches: int | None
+) -> Iterator[Limit]:
     """
     Yield the limits on what the model chooses that no budget sets.
     """
     if profile.step_seconds is None and not trains_on_accelerator(facts):
         yield _no_accelerator(facts)
-    yield from _shards_limit(traits, request)
+    if traits.style == "iterable" and batches is None:
+        yield _prior(facts, traits)  # nobody knows how many workers would have a whole batch
+    yield from _shards_limit(traits, request, batches)
     if lies_on_hdd(facts, traits):
         yield _limit("storage-hdd", 2, f"{traits.path} lies on a spinning disk")
 
@@ -306,13 +316,12 @@ def _dataset_limits(traits: DatasetTraits, request: LoaderRequest) -> Iterator[L
         yield _limit("batches-per-epoch", ceil(batches / 2), f"half of {batches} batches an epoch")
     if batches is not None and epochs is not None and batches * epochs < FEW_ITERATIONS:
         yield _limit("few-iterations", 1, f"{batches * epochs} batches in all")
-    yield from _shards_limit(traits, request)
+    yield from _shards_limit(traits, request, batches)
 
 
-def _shards_limit(traits: DatasetTraits, request: LoaderRequest) -> Iterator[Limit]:
+def _shards_limit(traits: DatasetTraits, request: LoaderRequest, batches: int | None) -> Iterator[Limit]:
     if traits.num_shards is not None:
         yield _limit("shards", traits.num_shards, f"{traits.num_shards} shards")
-    batches = traits.batches_per_epoch
     if traits.style == "iterable" and batches is not None:
         fewest = BATCHES_TO_A_DROPPED_ONE if request.drop_last else BATCHES_TO_A_LAST_ONE
         what = "drops" if request.drop_last else "ends with"
