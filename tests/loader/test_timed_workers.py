@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 from autoloader import auto_loader, calibrate
+from autoloader.engine.inner import InnerLoader
 from loader.chosen import NEEDS_FORK
 from loader.resuming import through_a_checkpoint
 
@@ -117,6 +118,14 @@ def epoch(loader: Any) -> tuple[list[int], int]:
     pids = {int(pid) for _, found in batches for pid in found}
     assert os.getpid() not in pids
     return [int(number) for numbers, _ in batches for number in numbers], len(pids)
+
+
+def take(iterator: Any, numbers: list[int]) -> None:
+    """
+    Add the numbers of what is left of an epoch, as they come.
+    """
+    for batch, _ in iterator:
+        numbers += batch.tolist()
 
 
 def decision(loader: Any) -> tuple[int, str]:
@@ -306,6 +315,57 @@ def test_workers_with_an_init_function_are_replaced_in_mid_epoch() -> None:
     with auto_loader(Prepared(480), 4, worker_init_fn=prepare) as loader:
         assert decision(loader)[1] == "num_workers.measured"
         assert epoch(loader)[0] == list(range(480))
+
+
+class CannotBePickled(Prepared):
+    """
+    Only a forked worker can have it.
+    """
+
+    def __init__(self, samples: int = 240) -> None:
+        super().__init__(samples)
+        self.change = lambda number: number
+
+
+@pytest.mark.parametrize("on_unsafe", ["fallback", "raise"])
+def test_workers_stay_where_no_other_ones_could_start(on_unsafe: str, host: Any) -> None:
+    """
+    A thread that the training has started since forbids a fork. What runs is not given up for it, nor is it said.
+    """
+    with auto_loader(CannotBePickled(), 4, worker_init_fn=prepare, on_unsafe=on_unsafe) as loader:
+        for _ in range(2):
+            numbers: list[int] = []
+            pids: set[int] = set()
+            for batch in loader:
+                numbers += batch[0].tolist()
+                pids |= set(batch[1].tolist())
+                host.change("process", other_threads=("writer",))
+            assert numbers == list(range(240))
+            assert (len(pids), os.getpid() in pids) == (PRIOR, False)
+        assert decision(loader)[0] == PRIOR
+
+
+def test_interrupt_while_workers_are_replaced_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The old ones end first, which may take a while; the loop goes on where it was.
+    """
+    close, interrupts = InnerLoader.close, iter([KeyboardInterrupt])
+
+    def interrupted(inner: InnerLoader) -> None:
+        close(inner)
+        for interrupt in interrupts:
+            raise interrupt
+
+    with auto_loader(Prepared(480), 4, worker_init_fn=prepare) as loader:
+        iterator = iter(loader)
+        numbers = next(iterator)[0].tolist()
+        monkeypatch.setattr(InnerLoader, "close", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            take(iterator, numbers)
+        assert loader.state_dict()["served"] == len(numbers) // 4
+        take(iterator, numbers)
+        assert numbers == list(range(480))
+        assert decision(loader)[1] == "num_workers.measured"
 
 
 def test_quick_samples_stay_in_a_worker_whose_init_function_they_need() -> None:

@@ -251,8 +251,12 @@ class FirstBatches:
         if profile is None or not may_choose(loader):
             return False
         before, self.profile = loader.plan, profile
-        self._take(loader, profile, loader._traits.batches_per_epoch)
-        return self._gains(loader, before, loader.plan, Outlook(batches_left, batches_left, 0))
+        plan = self._plan_by(loader, profile, loader._traits.batches_per_epoch)
+        started = loader._settled(plan)
+        if started.obstacle is not None:
+            return False  # those that run go on
+        loader._take_plan(plan)
+        return self._gains(loader, before, started.plan, Outlook(batches_left, batches_left, 0))
 
     def _gains(
         self, loader: "AutoLoader[Any]", before: Plan, plan: Plan, outlook: Outlook, most_seconds: float = NO_LIMIT
@@ -292,7 +296,10 @@ class FirstBatches:
             return
         batches, left = loader._traits.batches_per_epoch, expected_epochs_left(loader.epochs, begun)
         other = self._plan_by(loader, profile, batches)
-        if self._gains(loader, plan, other, Outlook(batches, batches, left), took * (1 + left)):
+        if other.value("num_workers") == plan.value("num_workers"):
+            return
+        started, outlook = loader._settled(other), Outlook(batches, batches, left)
+        if started.obstacle is None and self._gains(loader, plan, started.plan, outlook, took * (1 + left)):
             logger.info("after %d epochs as many are expected again", begun)
             loader._take_plan(other)
 

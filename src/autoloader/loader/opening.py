@@ -197,10 +197,11 @@ class FromWorkers(_Source):
     def __init__(self, *source: Any, **others: Any) -> None:
         super().__init__(*source, **others)
         self._served: Moment | None = None
+        self._settings: dict[str, Any] | None = None
 
     def __next__(self) -> Any:
         first, asked = self._loader._first, Moment.now()
-        if first.has_found and self._inner.issued is not None:
+        if self._settings is not None or (first.has_found and self._inner.issued is not None):
             return next(self._go_on())
         delivery = next(self._source)
         step = None if self._served is None else asked.since(self._served)
@@ -220,12 +221,13 @@ class FromWorkers(_Source):
 
     def _go_on(self) -> Any:
         """
-        Return what the rest of the epoch comes from, and give it to the iterator, too.
+        Return what the rest of the epoch comes from, and give it to the iterator, too; again after an interrupt.
         """
         loader, inner = self._loader, self._inner
         with loader._inners.lock:
-            if not loader._first.choose_by_found(loader, batches_left(inner)):
-                return self._stay(self._source)
-            settings = loader._settle(stacklevel=5)
+            if self._settings is None:
+                if not loader._first.choose_by_found(loader, batches_left(inner)):
+                    return self._stay(self._source)
+                self._settings = loader._settle(stacklevel=5)
             inner.close()
-            return self._continue(settings)
+            return self._continue(self._settings)
