@@ -124,10 +124,7 @@ def test_describe_fills_the_evidence_in() -> None:
     The text and the fix are one paragraph, with the values shown.
     """
     text = describe("argument.too-small", name="epochs", value=0, meaning="it is a count", least=1)
-    assert text == (
-        "epochs=0 is too small: it is a count, so the smallest is 1. "
-        "Pass 1 or more, or leave epochs out and autoloader chooses."
-    )
+    assert text == ("epochs=0 is too small: it is a count, and the smallest is 1. Pass 1 or more, or leave epochs out.")
 
 
 def test_describe_shows_braces_of_the_evidence_as_they_are() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from autoloader.processes import ProcessUse, read_process
 from autoloader.records import from_json, to_json
+from live.running import SOURCE
 
 NEEDS_LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="compares with /proc")
 
@@ -223,6 +224,28 @@ def test_real_process_is_as_the_kernel_shows_it(child: "subprocess.Popen[str]") 
     assert use.threads == 1
     if (folder / "smaps_rollup").exists():
         assert 0 < use.pss_bytes < use.rss_bytes
+
+
+@NEEDS_LINUX
+@pytest.mark.real_host
+def test_positions_are_those_of_files_that_are_read_and_of_no_log(tmp_path: Path) -> None:
+    """
+    A job's output may go to a file that could be read, and moves on with each line.
+    """
+    code = (
+        "from autoloader.processes import positions_of_files\n"
+        "data = open('data', 'rb', buffering=0)\n"
+        "data.read(3)\n"
+        "print(sorted(positions_of_files().values()), flush=True)\n"
+        "print(sorted(key[0] > 2 for key in positions_of_files()))\n"
+    )
+    (tmp_path / "data").write_bytes(bytes(10))
+    with open(tmp_path / "log", "w+", encoding="utf-8") as log:
+        command = [sys.executable, "-c", code]
+        environment = {**os.environ, "PYTHONPATH": SOURCE}
+        subprocess.run(command, cwd=tmp_path, env=environment, stdout=log, stderr=log, check=True)
+        log.seek(0)
+        assert log.read() == "[3]\n[True]\n"
 
 
 @NEEDS_LINUX

@@ -149,6 +149,7 @@ def test_value_that_json_does_not_take_is_not_kept(tmp_path: Path) -> None:
     [
         pytest.param({"AUTOLOADER_CACHE_DIR": "/x"}, "/x", id="chosen"),
         pytest.param({"AUTOLOADER_CACHE_DIR": "/x", "AUTOLOADER_NO_CACHE": "0"}, "/x", id="not-turned-off"),
+        pytest.param({"AUTOLOADER_CACHE_DIR": "/x", "AUTOLOADER_NO_CACHE": "False"}, "/x", id="off-is-false"),
         pytest.param({"AUTOLOADER_CACHE_DIR": "/x", "AUTOLOADER_NO_CACHE": "1"}, None, id="turned-off"),
     ],
 )

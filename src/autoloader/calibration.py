@@ -60,6 +60,12 @@ class Trial:
     """What the model expected for *step_seconds*."""
 
 
+INTERRUPT = "interrupt"
+"""
+That a calibration was ended by Ctrl-C.
+"""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Calibration:
     """

@@ -132,6 +132,8 @@ def open_descriptors() -> frozenset[tuple[int, int, int]] | None:
     return frozenset(found)
 
 
+_LAST_OF_STANDARD_STREAMS = 2
+
 _ACCESS_MODE = 3
 """
 The bits of a descriptor's flags that say whether it may be read. Source: open(2), O_ACCMODE, which Windows has not.
@@ -142,10 +144,13 @@ def positions_of_files() -> dict[tuple[int, int, int], int]:
     """
     Return where each open descriptor of a regular file of this process that can be read stands, in bytes.
 
-    Its keys are those of :func:`open_descriptors`; empty where the system does not tell.
+    Those of the standard streams are left out: a log that a script prints to is no data. Its keys are those of
+    :func:`open_descriptors`; empty where the system does not tell.
     """
     found = {}
     for key in open_descriptors() or ():
+        if key[0] <= _LAST_OF_STANDARD_STREAMS:
+            continue
         try:
             if stat.S_ISREG(os.fstat(key[0]).st_mode):
                 with open(f"/proc/self/fdinfo/{key[0]}", encoding="ascii") as file:

@@ -128,6 +128,13 @@ def _scalar(hint: Any, data: Any, path: str) -> Any:
     return _checked(fits, value, path, expected)
 
 
+def says_yes(word: str | None) -> bool:
+    """
+    Return whether an environment variable turns something on: it is set, and not to a word that means no.
+    """
+    return (word or "").strip().lower() not in {"", "0", "false", "no"}
+
+
 def number_text(number: float) -> str:
     """
     Return *number* in digits without an exponent: whole from 1000 on, with up to three digits below.

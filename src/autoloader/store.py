@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from .records import says_yes
+
 T = TypeVar("T")
 
 SCHEMA = 1
@@ -46,7 +48,8 @@ def open_store(environment: Mapping[str, str]) -> "Store":
     Return the store of this user: at ``AUTOLOADER_CACHE_DIR``, or where the system keeps caches.
 
     Args:
-        environment: The environment variables. ``AUTOLOADER_NO_CACHE``, set to anything but ``0``, turns the store off.
+        environment: The environment variables. ``AUTOLOADER_NO_CACHE`` turns it off, set to anything but ``0``, ``no``
+            and ``false``.
     """
     if _is_off(environment):
         return Store(None)
@@ -68,7 +71,8 @@ def open_node_store(environment: Mapping[str, str]) -> "Store":
     It is nobody's but this user's; where somebody else made the folder, nothing is kept.
 
     Args:
-        environment: The environment variables. ``AUTOLOADER_NO_CACHE``, set to anything but ``0``, turns the store off.
+        environment: The environment variables. ``AUTOLOADER_NO_CACHE`` turns it off, set to anything but ``0``, ``no``
+            and ``false``.
     """
     if _is_off(environment):
         return Store(None)
@@ -87,7 +91,7 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def _is_off(environment: Mapping[str, str]) -> bool:
-    return environment.get(OFF_VARIABLE, "0") not in {"", "0"}
+    return says_yes(environment.get(OFF_VARIABLE))
 
 
 class Entry(NamedTuple):
@@ -144,9 +148,15 @@ class Store:
             return None
         return document.get("value")
 
-    def write(self, kind: str, key: Mapping[str, Any], value: Any) -> bool:
+    def write(self, kind: str, key: Mapping[str, Any], value: Any, *, about: str = "") -> bool:
         """
         Keep a value under a key, in place of an older one.
+
+        Args:
+            kind: As in :meth:`read`.
+            key: As in :meth:`read`.
+            value: What JSON can hold.
+            about: What it is, in a few words for people.
 
         Returns:
             Whether it is kept; *problem* says why not.
@@ -154,7 +164,7 @@ class Store:
         self.problem = None
         if self.folder is None:
             return False
-        document = {"schema": SCHEMA, "kind": kind, "key": _plain(key), "value": value}
+        document = {"schema": SCHEMA, "kind": kind, "about": about, "key": _plain(key), "value": value}
         path = self._path(kind, key)
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
         try:
@@ -188,6 +198,17 @@ class Store:
                 if kind and len(digest) == DIGEST_LENGTH and stat.S_ISREG(status.st_mode):
                     found.append(Entry(path, kind, status.st_size, status.st_mtime))
         return sorted(found, key=lambda entry: entry.written)
+
+    @staticmethod
+    def about(entry: "Entry") -> str:
+        """
+        Return what a file says that it is; empty where it does not, or cannot be read.
+        """
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            document = json.loads(_patiently(entry.path.read_bytes))
+            about = document.get("about") if isinstance(document, dict) else None
+            return about if isinstance(about, str) else ""
+        return ""
 
     def is_ours(self) -> bool:
         """

@@ -36,13 +36,30 @@ def test_show_lists_what_is_kept(folder: Path, capsys: pytest.CaptureFixture[str
     assert path.exists()
 
 
+def test_line_ends_with_what_a_file_says_that_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """
+    Characters that a terminal would obey are escaped there; a file that says nothing sensible is listed all the same.
+    """
+    (path,) = folder.glob("plan-*.json")
+    path.write_text(json.dumps({"about": "Images of 3 samples\x1b[2J"}), encoding="utf-8")
+    assert main(["cache", "show"]) == 0
+    assert capsys.readouterr().out.endswith(f"{path.name}  Images of 3 samples\\x1b[2J\n")
+    for content in ('{"about": 5}', "[]", "{", ""):
+        path.write_text(content, encoding="utf-8")
+        assert main(["cache", "show"]) == 0
+        assert capsys.readouterr().out.endswith(f" bytes  {path.name}\n")
+
+
 def test_json_has_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """
     Times are UTC.
     """
+    Store(folder).write("plan", {"a": 1}, "x", about="three files")
     (path,) = folder.glob("plan-*.json")
+    os.utime(path, (0, 0))
     assert main(["cache", "show", "--json"]) == 0
-    entry = {"file": path.name, "kind": "plan", "written": "1970-01-01T00:00:00+00:00", "bytes": path.stat().st_size}
+    size, when = path.stat().st_size, "1970-01-01T00:00:00+00:00"
+    entry = {"file": path.name, "kind": "plan", "about": "three files", "written": when, "bytes": size}
     assert json.loads(capsys.readouterr().out) == {"folder": str(folder), "entries": [entry]}
 
 

@@ -151,8 +151,8 @@ def test_budget_that_is_no_time_ends_with_2(budget: str, target: Path, capsys: p
         ),
         pytest.param(
             ("{target}:Waits", "--batch-size", "0"),
-            "error: batch_size=0 is too small: it counts the samples of a batch, so the smallest is 1. "
-            "Pass 1 or more, or leave batch_size out and autoloader chooses.",
+            "error: batch_size=0 is too small: it counts the samples of a batch, and the smallest is 1. "
+            "Pass 1 or more, or leave batch_size out.",
             id="batch-size",
         ),
         pytest.param(("gone:x",), "error: TARGET='gone:x' does not exist: there is no module 'gone'.", id="no-module"),

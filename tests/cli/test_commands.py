@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from autoloader import __version__
-from autoloader.cli import main
+from autoloader.cli import COMMANDS, main
 
 pytestmark = pytest.mark.real_host
 
@@ -96,6 +96,16 @@ def test_wrong_usage_ends_with_2(arguments: tuple[str, ...], start: str) -> None
     result = run(*arguments)
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.startswith(start)
+
+
+def test_no_command_shows_all_commands() -> None:
+    """
+    Somebody who knows nothing yet finds the next step there.
+    """
+    lines = run().stderr.splitlines()
+    (probe,) = (line.split(maxsplit=1) for line in lines if line.startswith("    probe"))
+    assert probe == ["probe", COMMANDS["probe"]]
+    assert [line.split()[0] for line in lines if line.startswith("    ") and line[4] != " "] == list(COMMANDS)
 
 
 def test_version_is_the_distributions() -> None:
@@ -267,7 +277,8 @@ def test_command_that_needs_torch_ends_with_4_without_it(tmp_path: Path) -> None
         assert (result.returncode, result.stdout) == (4, "")
         assert result.stderr == (
             f"error: '{command[0]}' needs torch, and torch cannot be imported: torch is hidden. "
-            f"Install it with 'pip install torch', in the environment of {sys.executable}.\n"
+            f"Install it with 'pip install torch'; if it is there, '{sys.executable} -c \"import torch\"' shows what "
+            "is wrong.\n"
         )
 
 

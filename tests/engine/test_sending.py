@@ -51,6 +51,15 @@ def test_batch_that_cannot_be_pickled_cannot_be_sent() -> None:
     assert try_to_send([torch.zeros(3), threading.Lock()], MIB) is None
 
 
+def test_tensor_that_torch_refuses_to_send_cannot_be_sent() -> None:
+    """
+    One that requires grad and is no leaf, as a collate function makes it that runs a part of the model.
+    """
+    leaf = torch.zeros(3, requires_grad=True)
+    assert try_to_send([leaf], 1 << 20) is not None
+    assert try_to_send([leaf * 2], 1 << 20) is None
+
+
 def test_no_more_shared_memory_is_used_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Of large batches a part is copied, and of none of them anything where nothing is free.

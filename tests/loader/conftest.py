@@ -20,7 +20,7 @@ from autoloader.facts import (
     StartMethodFacts,
     SystemFacts,
 )
-from autoloader.loader import beginning, deaths, first_batches, warn
+from autoloader.loader import beginning, deaths, first_batches, settling, warn, worker_batches
 
 HOST = HostFacts(
     system=SystemFacts(platform="linux", wsl_version=0),
@@ -59,14 +59,23 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     """
     known = Host()
     module = sys.modules[AutoLoader.__module__]
-    monkeypatch.setattr(module, "probe_host", lambda path=None: known.facts)
-    monkeypatch.setattr(module, "probe_process", lambda: known.facts)
+    for user in (module, settling):
+        monkeypatch.setattr(user, "probe_host", lambda path=None: known.facts)
+    monkeypatch.setattr(settling, "probe_process", lambda: known.facts)
     monkeypatch.setattr(module, "probe_environment", lambda: known.environment)
     for user in (beginning, deaths):
         monkeypatch.setattr(user, "probe_memory", lambda: known.facts)
     monkeypatch.setattr(warn, "_said", set())
-    monkeypatch.setattr(first_batches, "world_size", lambda: 2)  # ranks of a group measure nothing
+    set_world_size(monkeypatch, 2)  # ranks of a group measure nothing
     return known
+
+
+def set_world_size(monkeypatch: pytest.MonkeyPatch, ranks: int) -> None:
+    """
+    Let what measures batches find so many ranks.
+    """
+    for user in (first_batches, worker_batches):
+        monkeypatch.setattr(user, "world_size", lambda: ranks)
 
 
 @pytest.fixture
@@ -74,7 +83,7 @@ def measuring(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     Let loaders time their first batches, and choose by that. Without this their two workers are known beforehand.
     """
-    monkeypatch.setattr(first_batches, "world_size", lambda: 1)
+    set_world_size(monkeypatch, 1)
 
 
 @pytest.fixture(autouse=True)

@@ -19,32 +19,32 @@ from autoloader.errors import ArgumentError, PlanFileError
     [
         pytest.param(
             {"num_workers": -1},
-            "num_workers=-1 is too small: 0 loads in the training process, so the smallest is 0. "
-            "Pass 0 or more, or leave num_workers out and autoloader chooses.",
+            "num_workers=-1 is too small: 0 loads in the training process, and the smallest is 0. "
+            "Pass 0 or more, or leave num_workers out.",
             id="negative-workers",
         ),
         pytest.param(
             {"prefetch_factor": 0},
-            "prefetch_factor=0 is too small: each worker prepares so many batches ahead, so the smallest is 1. "
-            "Pass 1 or more, or leave prefetch_factor out and autoloader chooses.",
+            "prefetch_factor=0 is too small: each worker prepares so many batches ahead, and the smallest is 1. "
+            "Pass 1 or more, or leave prefetch_factor out.",
             id="no-prefetch",
         ),
         pytest.param(
             {"num_workers": "4"},
             "num_workers='4' is not a whole number: 0 loads in the training process. "
-            "Pass an int of 0 or more, or leave num_workers out and autoloader chooses.",
+            "Pass an int of 0 or more, or leave num_workers out.",
             id="text",
         ),
         pytest.param(
             {"num_workers": 1.5},
             "num_workers=1.5 is not a whole number: 0 loads in the training process. "
-            "Pass an int of 0 or more, or leave num_workers out and autoloader chooses.",
+            "Pass an int of 0 or more, or leave num_workers out.",
             id="fraction",
         ),
         pytest.param(
             {"epochs": 0},
-            "epochs=0 is too small: it is how often you expect to go through the dataset, so the smallest is 1. "
-            "Pass 1 or more, or leave epochs out and autoloader chooses.",
+            "epochs=0 is too small: it is how often you expect to go through the dataset, and the smallest is 1. "
+            "Pass 1 or more, or leave epochs out.",
             id="no-epochs",
         ),
         pytest.param(

@@ -149,7 +149,7 @@ def test_sampler_that_cannot_be_pickled_is_one_error_under_spawn() -> None:
         calibrate(datasets.Numbers(), 4, sampler=sampler, multiprocessing_context="spawn")
     assert message(raised) == (
         "Nothing can be measured, because the process for it did not start: TypeError: cannot pickle 'generator' "
-        "object. If something cannot be pickled, it is the sampler: pass a list of indices. Otherwise end other "
-        "processes."
+        "object. If something cannot be pickled, it is the sampler: pass a list of indices. Otherwise memory, "
+        "processes or open files are short."
     )
     assert next(sampler) == 0

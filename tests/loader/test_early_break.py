@@ -54,7 +54,7 @@ def test_workers_begin_no_batch_after_the_loop_was_left(drop: str, tmp_path: Pat
     deadline = time.monotonic() + PATIENCE_SECONDS
     while begun(tmp_path) != {0, 1, 2} and time.monotonic() < deadline:
         time.sleep(0.005)
-    is_done = iterator._source._workers_done_event.is_set
+    is_done = iterator.source._workers_done_event.is_set
 
     def open_the_gate() -> None:
         while not is_done() and time.monotonic() < deadline:

@@ -218,20 +218,20 @@ def test_an_error_of_set_epoch_in_workers_only_is_raised_for_each_batch() -> Non
     [
         pytest.param(
             -1,
-            "epoch=-1 is too small: it is the number of the next epoch, so the smallest is 0. "
-            "Pass 0 or more, or leave epoch out and autoloader chooses.",
+            "epoch=-1 is too small: it is the number of the next epoch, and the smallest is 0. "
+            "Pass 0 or more, or leave epoch out.",
             id="negative",
         ),
         pytest.param(
             1.5,
             "epoch=1.5 is not a whole number: it is the number of the next epoch. "
-            "Pass an int of 0 or more, or leave epoch out and autoloader chooses.",
+            "Pass an int of 0 or more, or leave epoch out.",
             id="fraction",
         ),
         pytest.param(
             "x",
             "epoch='x' is not a whole number: it is the number of the next epoch. "
-            "Pass an int of 0 or more, or leave epoch out and autoloader chooses.",
+            "Pass an int of 0 or more, or leave epoch out.",
             id="text",
         ),
     ],

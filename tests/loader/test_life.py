@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import DataLoader, get_worker_info
 
 import datasets
-from autoloader import auto_loader
+from autoloader import AutoLoader, auto_loader
 from autoloader.engine import processes
 from autoloader.errors import LoaderClosedError
 from live.running import SOURCE
@@ -277,6 +277,18 @@ def with_pid(samples: list[int]) -> tuple[list[int], int]:
     Be a collate function that tells who called it.
     """
     return samples, os.getpid()
+
+
+def test_loader_shows_its_dataset_and_settings() -> None:
+    """
+    As the call that would make it; one that was not made yet shows itself, too.
+    """
+    loader = auto_loader(datasets.Numbers(40), 4, num_workers=0)
+    assert repr(loader) == "AutoLoader(Numbers, batch_size=4, num_workers=0, pin_memory=False)"
+    loader.num_workers = 2
+    loader.prefetch_factor = 3
+    assert repr(loader).startswith("AutoLoader(Numbers, batch_size=4, num_workers=2, prefetch_factor=3, ")
+    assert repr(AutoLoader.__new__(AutoLoader)).startswith("<autoloader.loader.auto_loader.AutoLoader object at ")
 
 
 def test_workers_set_after_construction_on_an_inline_loader_start() -> None:

@@ -106,7 +106,7 @@ def test_epoch_that_was_interrupted_leaves_nothing_for_the_next() -> None:
         list(loader)
         iterator = iter(loader)
         next(iterator)
-        iterator._source = Interrupted()
+        iterator.source = Interrupted()
         with pytest.raises(KeyboardInterrupt):
             next(iterator)
         assert [batch[0, 0].item() for batch in loader] == list(range(0, 40, 4))

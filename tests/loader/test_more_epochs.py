@@ -4,13 +4,19 @@ A training that lasts: after 2, 4, 8, ... epochs it is expected to last as long 
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 from torch.utils.data import Dataset
 
 from autoloader import auto_loader
+from autoloader.loader import knowledge
+from autoloader.loader.remembering import Remembered, TrialStep
+from autoloader.loader.starting import FEWER_AFTER_DEATHS, with_fewer_workers
 from autoloader.policy import model
+from autoloader.traits import Profile
 from loader.chosen import NEEDS_FORK
+from loader.conftest import Host
 
 pytestmark = [pytest.mark.usefixtures("measuring"), NEEDS_FORK]
 
@@ -82,6 +88,45 @@ def test_workers_that_have_become_faster_stay() -> None:
     workers = workers_by_epoch(WaitsOnce(), 34)
     assert 1 <= workers[8] < 6
     assert set(workers[8:]) == {workers[8]}
+
+
+def test_trials_are_weighed_again_and_then_the_model_is_asked_about_more(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A calibration found 2 workers best for a short training, having tried 3 as well; what 6 do it never saw.
+    """
+    profile = Profile(
+        batches=2,
+        batch_samples=4,
+        sample_seconds=0.0101,
+        sample_cpu_seconds=0.0001,
+        batch_bytes=100,
+        transfer_seconds=0.0001,
+        step_seconds=0.0,
+        step_cpu_seconds=0.0,
+    )
+    host.environment.clear()
+    host.environment["AUTOLOADER_CACHE_DIR"] = str(tmp_path)
+    steps = (TrialStep(2, 0.0205, 0.45), TrialStep(3, 0.014, 0.65))
+    monkeypatch.setattr(knowledge, "recall", lambda *_: Remembered(profile, 2, "by trials", steps))
+    workers = workers_by_epoch(Waits(), 70)
+    assert workers[0] == 2
+    assert 3 in workers
+    assert workers[69] == 6
+    assert workers == sorted(workers)
+
+
+def test_workers_that_are_fewer_after_deaths_stay_so() -> None:
+    """
+    Memory is as short as before.
+    """
+    with auto_loader(Waits(), 4, epochs=34) as loader:
+        for passes in range(20):
+            assert [int(number) for batch in loader for number in batch] == list(range(24))
+            if passes == 2:
+                loader._take_plan(with_fewer_workers(loader.plan, 1))
+        assert (loader.plan.value("num_workers"), loader.plan.choices["num_workers"].rule) == (1, FEWER_AFTER_DEATHS)
 
 
 def test_who_says_how_many_epochs_there_will_be_has_the_workers_for_them_at_once() -> None:

@@ -4,6 +4,7 @@ The first batches: they load inline, are timed and served once, and then decide 
 
 import functools
 import itertools
+import multiprocessing
 import os
 import threading
 import time
@@ -18,6 +19,8 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, SequentialSample
 from autoloader import AutoLoader, auto_loader, plan_loader
 from autoloader.engine import inner
 from autoloader.engine.processes import WorkerStartError
+from autoloader.errors import LoaderClosedError
+from autoloader.loader.first_batches import FirstBatches
 from autoloader.policy.model import is_at_one_thread
 from loader.chosen import NEEDS_FORK, chosen, epochs_of, seed_all
 
@@ -322,6 +325,26 @@ def test_worker_that_cannot_start_after_the_first_batches_costs_nothing(monkeypa
         assert [warning.filename for warning in said] == [__file__]
 
 
+def test_loader_that_is_closed_while_workers_are_chosen_starts_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Another thread may close it while next() waits for the lock.
+    """
+
+    def choose_and_close(first: FirstBatches, loader: Any, batches_left: int | None) -> None:
+        choose(first, loader, batches_left)
+        loader.close()
+
+    choose = FirstBatches.choose
+    monkeypatch.setattr(FirstBatches, "choose", choose_and_close)
+    with auto_loader(Waits(), 4) as loader:
+        iterator = iter(loader)
+        with pytest.raises(LoaderClosedError):
+            list(iterator)
+        assert multiprocessing.active_children() == []
+        with pytest.raises(LoaderClosedError):
+            next(iterator)
+
+
 def nothing(worker: int) -> None:
     """
     Initialise no worker.
@@ -387,7 +410,7 @@ def test_first_batches_load_at_one_thread_and_at_all() -> None:
             threads = fetched(loader)[1]
             assert (set(threads[:4]), set(threads[4:8])) == ({1}, {2})
             assert torch.get_num_threads() == 2
-            profile = loader._first.profile
+            profile = loader._first.known.profile
             assert profile is not None
             expected = {1} if is_at_one_thread(profile) else {2}
             assert set(threads[8:]) == expected == set(fetched(loader)[1])

@@ -17,6 +17,7 @@ import datasets
 from autoloader import auto_loader
 from autoloader.errors import ArgumentError
 from live.running import SOURCE
+from loader.conftest import Host
 
 
 @pytest.fixture
@@ -57,6 +58,37 @@ def test_rank_loads_its_share_where_that_is_wanted(shuffle: bool | None) -> None
     loader = auto_loader(datasets.Numbers(8), 2, shuffle, num_workers=0, distributed=True)
     assert [torch.cat(list(loader))[:, 0].tolist() for _ in range(3)] == expected
     assert loader.plan.notes == ()
+
+
+@pytest.mark.usefixtures("ranks")
+def test_loader_that_is_off_gives_its_own_sampler_the_number_of_each_epoch(host: Host) -> None:
+    """
+    Nobody else could, and each epoch would have the order of the first one; a number of the user's stands.
+    """
+    sampler = DistributedSampler(datasets.Numbers(8), num_replicas=2, rank=1, shuffle=True)
+    expected = []
+    for epoch in (0, 1, 7, 7):
+        sampler.set_epoch(epoch)
+        expected.append(list(sampler))
+    host.environment["AUTOLOADER_OFF"] = "1"
+    loader = auto_loader(datasets.Numbers(8), 2, shuffle=True, distributed=True)
+    found = [torch.cat(list(loader))[:, 0].tolist() for _ in range(2)]
+    loader.set_epoch(7)
+    found += [torch.cat(list(loader))[:, 0].tolist() for _ in range(2)]
+    assert found == expected
+
+
+@pytest.mark.usefixtures("ranks")
+def test_loader_that_is_off_leaves_the_epoch_that_its_sampler_was_told(host: Host) -> None:
+    """
+    Who resumes a training calls the sampler's set_epoch.
+    """
+    sampler = DistributedSampler(datasets.Numbers(8), num_replicas=2, rank=1, shuffle=True)
+    sampler.set_epoch(5)
+    host.environment["AUTOLOADER_OFF"] = "1"
+    loader = auto_loader(datasets.Numbers(8), 2, shuffle=True, distributed=True)
+    loader.sampler.set_epoch(5)
+    assert torch.cat(list(loader))[:, 0].tolist() == list(sampler)
 
 
 def test_process_alone_loads_everything() -> None:

@@ -7,17 +7,20 @@ import itertools
 import json
 import logging
 import os
+import re
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, get_worker_info
 
 from autoloader import auto_loader, calibrate
-from autoloader.errors import CalibrationError
+from autoloader.errors import CalibrationError, MissingMainGuardError
 from autoloader.loader import calibrating, remembering
+from autoloader.tuning import trials
+from autoloader.tuning.trials import Outcome
 from loader.chosen import NEEDS_FORK
 from loader.test_opening import Waits, fetched
 
@@ -80,6 +83,8 @@ def test_second_loader_starts_its_workers_at_once(store: Path) -> None:
     assert os.getpid() not in first_pids(Varies())
     with auto_loader(Varies(), 4) as loader:
         assert loader.plan.choices["num_workers"].rule == "num_workers.measured"
+    about = json.loads(files(store)[0].read_text(encoding="utf-8"))["about"]
+    assert re.fullmatch(r"Varies of 160 samples: a batch of 4 takes \d+(\.\d+)? ms", about)
 
 
 @pytest.mark.parametrize(
@@ -316,16 +321,90 @@ def test_calibration_that_fails_lets_training_go_on(monkeypatch: pytest.MonkeyPa
     """
 
     def fail(loader: Any) -> Any:
-        raise CalibrationError("no process can start")
+        raise CalibrationError("No process can start.\n\nTraceback")
 
     monkeypatch.setattr(calibrating, "calibrate_loader", fail)
     with auto_loader(Varies(), 4, calibrate=True) as loader:
-        said = r"^calibrate=True found nothing \(no process can start\), and training goes on without\."
+        said = r"^calibration\.went-on: calibrate=True found nothing \(No process can start\), and training goes on"
         with pytest.warns(UserWarning, match=said):
             samples, pids = fetched(loader)
         assert samples == list(range(160))
         assert set(pids[:8]) == {os.getpid()}
         fetched(loader)
+
+
+def test_missing_main_guard_fails_a_calibration_only_where_the_user_wants_no_fallback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    Training goes on then, as it does where workers cannot start.
+    """
+
+    def fail(loader: Any) -> Any:
+        raise MissingMainGuardError("There is no guard.")
+
+    monkeypatch.setattr(calibrating, "calibrate_loader", fail)
+    with (
+        auto_loader(Varies(), 4, calibrate=True, on_unsafe="raise") as loader,
+        pytest.raises(MissingMainGuardError, match="^There is no guard.$"),
+    ):
+        iter(loader)
+    with auto_loader(Varies(), 4, calibrate=True) as loader, pytest.warns(UserWarning, match=r"\(There is no guard\)"):
+        assert next(iter(loader))[0].tolist() == [0, 1, 2, 3]
+
+
+class FailsInWorkers(Varies):
+    """
+    Samples that no worker can fetch.
+    """
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        if get_worker_info() is not None:
+            raise OSError("there is no network in workers")
+        return super().__getitem__(index)
+
+
+def test_workers_that_failed_in_trials_are_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Neither in the epoch before which they were tried nor later, though by the model they would be faster.
+    """
+    monkeypatch.setattr(trials, "WORTH", 100.0)
+    with auto_loader(FailsInWorkers(), 4, calibrate=True) as loader:
+        for _ in range(3):
+            samples, pids = fetched(loader)
+            assert samples == list(range(160))
+            assert set(pids) == {os.getpid()}
+        assert loader.plan.choices["num_workers"].rule == "num_workers.calibrated"
+
+
+def test_calibration_that_is_interrupted_is_not_kept_and_interrupts_the_training(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Who calls calibrate() gets the best so far; who trains wanted to stop.
+    """
+    monkeypatch.setattr(calibrating, "run_trials", lambda *_, **__: Outcome({}, {}, "interrupt"))
+    assert calibrate(Varies(), 4).stopped_by == "interrupt"
+    with auto_loader(Varies(), 4, calibrate=True) as loader, pytest.raises(KeyboardInterrupt):
+        iter(loader)
+    assert files(store) == []
+
+
+def test_calibration_needs_no_argument_that_older_versions_of_torch_lack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    DataLoader has in_order since 2.6.
+    """
+    tried: list[dict[str, Any]] = []
+
+    def run(_assistant: Any, _situation: Any, settings: Any, _deadline: float = 0, **_: Any) -> Outcome:
+        tried.append(settings(2))
+        return Outcome({}, {}, "budget")
+
+    monkeypatch.setattr(calibrating, "run_trials", run)
+    with auto_loader(Varies(), 4) as loader:
+        loader.__dict__.pop("in_order", None)
+        calibrating.calibrate_loader(loader)
+    assert (tried[0]["num_workers"], "in_order" in tried[0]) == (2, False)
 
 
 def test_number_of_the_users_is_neither_kept_nor_found(store: Path) -> None:

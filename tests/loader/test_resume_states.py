@@ -268,9 +268,9 @@ def test_state_of_a_longer_loader_is_refused_in_the_middle_of_an_epoch() -> None
     with pytest.raises(ArgumentError) as caught:
         loader.load_state_dict(run.states[0][2])
     assert str(caught.value) == (
-        "The state cannot be continued here: after 2 of 6 batches of an epoch, and this loader has 15. Make the loader "
-        "with the same dataset, batch_size, drop_last, shuffle, sampler, seed and number of ranks, or begin a new "
-        "epoch."
+        "The state cannot be continued here: it was saved after 2 of 6 batches, and an epoch of this loader has 15. "
+        "Make the loader with the same dataset, batch_size, drop_last, shuffle, sampler, seed and number of ranks, or "
+        "begin a new epoch."
     )
     loader.load_state_dict(run.states[0][-1])
     assert len(list(loader)) == 15

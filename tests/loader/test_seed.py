@@ -93,7 +93,9 @@ def test_a_seed_of_numpys_is_the_number_that_it_is() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        pytest.param(-1, "seed=-1 is too small: all random numbers come from it, so the smallest is 0.", id="negative"),
+        pytest.param(
+            -1, "seed=-1 is too small: all random numbers come from it, and the smallest is 0.", id="negative"
+        ),
         pytest.param(1.5, "seed=1.5 is not a whole number: all random numbers come from it.", id="fraction"),
         pytest.param("x", "seed='x' is not a whole number: all random numbers come from it.", id="text"),
     ],

@@ -53,13 +53,38 @@ def test_silence_is_told_after_some_time_and_then_as_it_doubles(
     A minute, or twenty medians of the waits before; three times as long for a first batch.
     """
     record = EpochRecorder(0, 0.0)
-    for number, wait in enumerate([0.0, *waits] if waits else []):
-        record.note(100.0 * number, 100.0 * number + wait, 1)
     inner: Any = SimpleNamespace(issued=None, stacks=None)
     report = SilenceReport(inner, record)
+    for number, wait in enumerate([0.0, *waits] if waits else []):
+        record.note(100.0 * number, 100.0 * number + wait, 1)
     for each in seconds:
         report.note(Silence(os.getpid(), each))
-    assert [int(re.findall(r"for (\d+) s", text)[0]) for text in warnings_in(caplog)] == told
+    assert seconds_told(caplog) == told
+
+
+def test_first_batch_of_other_workers_has_three_minutes_in_the_middle_of_an_epoch_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """
+    They may still import what they need, however quickly the batches before them came.
+    """
+    record = EpochRecorder(0, 0.0)
+    for number in range(3):
+        record.note(100.0 * number, 100.0 * number + 0.1, 1)
+    inner: Any = SimpleNamespace(issued=None, stacks=None)
+    report = SilenceReport(inner, record)
+    report.note(Silence(os.getpid(), 179))
+    report.note(Silence(os.getpid(), 181))
+    record.note(300.0, 481.0, 1)
+    report.note(Silence(os.getpid(), 61))
+    assert seconds_told(caplog) == [181, 61]
+
+
+def seconds_told(caplog: pytest.LogCaptureFixture) -> list[int]:
+    """
+    Return how long each warning says that it has waited.
+    """
+    return [int(re.findall(r"for (\d+) s", text)[0]) for text in warnings_in(caplog)]
 
 
 class Opens(logging.Handler):
@@ -226,7 +251,7 @@ def stop_in_mid_message(iterator: Any) -> int:
     Stop the only worker while it writes a batch for which the pipe is too small, and return its number.
     """
     (pid,) = pids()
-    assert connection.wait([iterator._source._worker_result_queue._reader], 60)
+    assert connection.wait([iterator.source._worker_result_queue._reader], 60)
     os.kill(pid, signal.SIGSTOP)
     return pid
 

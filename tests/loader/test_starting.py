@@ -3,8 +3,10 @@ Where workers cannot start: what is tried, where batches load instead, and what 
 """
 
 import itertools
+import multiprocessing
 import os
 import pickle
+import signal
 import sqlite3
 import sys
 import threading
@@ -494,9 +496,30 @@ def test_worker_that_the_system_does_not_start_ends_in_a_thread(monkeypatch: pyt
 
     monkeypatch.setattr(BaseProcess, "start", start_once)
     loader = auto_loader(datasets.Numbers(12), 4, num_workers=2)
-    with pytest.warns(AutoloaderWarning, match="BlockingIOError"):
+    with pytest.warns(AutoloaderWarning, match="BlockingIOError") as said:
         assert torch.cat(list(loader))[:, 0].tolist() == list(range(12))
+    assert [warning.filename for warning in said] == [__file__]
     assert backend(loader) == ("thread", "backend.start-failed")
+
+
+@NEEDS_FORK
+def test_kept_workers_that_died_where_no_others_start_end_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    It is said as where the first ones do not start.
+    """
+
+    def refuse(process: BaseProcess) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    with auto_loader(datasets.Pids(), 4, num_workers=2, persistent_workers=True) as loader:
+        for pid in pids(loader):
+            os.kill(pid, signal.SIGKILL)
+        for child in multiprocessing.active_children():
+            child.join()
+        monkeypatch.setattr(BaseProcess, "start", refuse)
+        with pytest.warns(AutoloaderWarning, match="BlockingIOError"):
+            assert pids(loader) == {os.getpid()}
+        assert backend(loader) == ("thread", "backend.start-failed")
 
 
 @pytest.mark.slow_spawn

@@ -39,6 +39,33 @@ def is_one_line(stats: LoaderStats) -> bool:
     return len(str(stats).splitlines()) == 1
 
 
+class ByName(datasets.Numbers):
+    """
+    Samples with names, or pairs of numbers, and lists of numbers for whole batches.
+    """
+
+    def __getitem__(self, index: Any) -> Any:
+        return index
+
+
+@pytest.mark.parametrize(
+    ("sampler", "samples"),
+    [
+        pytest.param(["apple", "fig"], 2, id="names"),
+        pytest.param([(1, 2), (3, 4), (5, 6)], 3, id="pairs"),
+        pytest.param([[1, 2], [3, 4, 5]], 5, id="batches"),
+        pytest.param([7, 8], 2, id="numbers"),
+    ],
+)
+def test_index_of_a_single_sample_counts_as_one_whatever_it_is(sampler: list[Any], samples: int) -> None:
+    """
+    Without batches of the loader's own a sampler may give the dataset anything.
+    """
+    loader = auto_loader(ByName(), batch_size=None, sampler=sampler, num_workers=0)
+    list(loader)
+    assert loader.stats().total.samples == samples
+
+
 @pytest.mark.parametrize("way", HERE)
 def test_epochs_are_counted_wherever_they_load(way: str, host: Host) -> None:
     """

@@ -15,6 +15,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 from autoloader import auto_loader, calibrate
 from autoloader.engine.inner import InnerLoader
 from loader.chosen import NEEDS_FORK
+from loader.conftest import set_world_size
 from loader.resuming import through_a_checkpoint
 
 pytestmark = [pytest.mark.usefixtures("measuring"), NEEDS_FORK]
@@ -171,6 +172,28 @@ def test_a_single_epoch_of_a_stream_is_enough_for_the_next_run(store: Path) -> N
         assert len(list(store.glob("plan-*.json"))) == 1
     with auto_loader(Sharded(), 4) as loader:
         assert decision(loader) == BY_LAST_BATCHES
+
+
+class KnowsItsEpoch(Sharded):
+    """
+    A stream that is told the number of each epoch.
+    """
+
+    epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+
+def test_stream_is_known_again_whatever_it_was_told_meanwhile() -> None:
+    """
+    A run is resumed at another epoch than the next one begins with.
+    """
+    with auto_loader(KnowsItsEpoch(), 4) as loader:
+        loader.set_epoch(5)
+        epoch(loader)
+    with auto_loader(KnowsItsEpoch(), 4) as loader:
+        assert decision(loader)[0] > PRIOR
 
 
 def test_stream_without_batches_is_timed_too() -> None:
@@ -395,7 +418,7 @@ def test_ranks_of_a_group_time_no_workers(monkeypatch: pytest.MonkeyPatch) -> No
     """
     They had better load alike.
     """
-    monkeypatch.setattr("autoloader.loader.first_batches.world_size", lambda: 2)
+    set_world_size(monkeypatch, 2)
     with auto_loader(Sharded(), 4) as loader:
         for _ in range(2):
             assert epoch(loader)[1] == PRIOR

@@ -165,9 +165,10 @@ def test_recommend_leaves_contradictions_of_the_user_to_torch(
         pytest.param(
             ITERABLE,
             {
-                "dataset.iterable-not-sharded": "Each worker would yield the whole dataset: its __iter__ does not look "
-                "at get_worker_info(). Yield each worker its share (torch.utils.data.get_worker_info()), or set "
-                "num_workers yourself."
+                "dataset.iterable-not-sharded": "No workers load it, because each would yield the whole dataset: its "
+                "code does not name get_worker_info. Yield each worker its share "
+                "(torch.utils.data.get_worker_info()). Set num_workers yourself only if the samples are shared out "
+                "elsewhere, in worker_init_fn for one: otherwise they repeat."
             },
             id="iterable-not-sharded",
         ),
@@ -193,8 +194,8 @@ def test_recommend_leaves_contradictions_of_the_user_to_torch(
         pytest.param(
             {"traits.batches_per_epoch": 0},
             {
-                "dataset.empty": "The dataset gives no batches: its length, or that of its sampler, is 0. "
-                "Check the path or pattern that it reads."
+                "dataset.empty": "An epoch has no batches: the dataset or its sampler is empty, or drop_last drops the "
+                "only batch. Check the path or pattern that it reads, and batch_size."
             },
             id="empty",
         ),

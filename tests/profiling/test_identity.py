@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from autoloader.profiling import identify
+from live.running import SOURCE
 
 
 class Data:
@@ -102,6 +103,32 @@ def test_identity_depends_on_the_collate_function() -> None:
     All that is given counts, in its order.
     """
     assert len({identify(Data()), identify(Data(), doubled), identify(Data(), tripled), identify(doubled, Data())}) == 4
+
+
+SCRIPT = """
+from autoloader.profiling import identify
+
+class Data:
+    pass
+
+if __name__ == "__main__":
+    print(identify(Data()))
+"""
+
+
+def test_identity_is_the_same_for_a_script_and_who_imports_it(tmp_path: Path) -> None:
+    """
+    So a calibration from the command line is found by the training.
+    """
+    (tmp_path / "train.py").write_text(SCRIPT, encoding="utf-8")
+    imports = ["-c", "import train; print(train.identify(train.Data()))"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(SOURCE)])}
+
+    def printed(*arguments: str) -> str:
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert printed("train.py") == printed("-m", "train") == printed(*imports) != ""
 
 
 def test_identity_of_code_does_not_depend_on_where_it_stands() -> None:

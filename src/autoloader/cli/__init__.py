@@ -26,6 +26,7 @@ COMMANDS = {
 The module of each command, which is imported when the command is used, and what it does.
 """
 
+_USAGE = 2
 INTERRUPTED = 130
 
 
@@ -39,7 +40,7 @@ class _Parser(argparse.ArgumentParser):
         Say how the command is used, and what is wrong.
         """
         streams.remark(f"{self.format_usage()}{self.prog}: error: {message}")
-        raise SystemExit(2)
+        raise SystemExit(_USAGE)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,9 +75,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(words: Sequence[str]) -> int:
     """
     Run the command that *words* name, and write all that it printed; so, too, where the parser ends it.
+
+    Without words the help goes to standard error.
     """
     try:
-        arguments = _parser(words).parse_args(words)
+        parser = _parser(words)
+        if not words:
+            streams.remark(parser.format_help().rstrip())
+            return _USAGE
+        arguments = parser.parse_args(words)
         code = int(arguments.run(arguments))
     except SystemExit:
         streams.flush()

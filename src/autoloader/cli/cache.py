@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import CacheError
 from ..findings import describe
 from ..probe import probe_environment
-from ..records import number_text
+from ..records import number_text, printable
 from ..store import Entry, Store, open_store
 from . import streams
 
@@ -52,20 +52,23 @@ class _Shown:
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
+        self.about = Store.about(entry)
         self.when = datetime.fromtimestamp(entry.written, timezone.utc).isoformat(timespec="seconds")
 
     def as_json(self) -> dict[str, Any]:
         """
         Return it for JSON; its time is UTC.
         """
-        return {"file": self.entry.path.name, "kind": self.entry.kind, "written": self.when, "bytes": self.entry.bytes}
+        told = {"file": self.entry.path.name, "kind": self.entry.kind, "about": self.about}
+        return {**told, "written": self.when, "bytes": self.entry.bytes}
 
     @property
     def line(self) -> str:
         """
         Return it as a line.
         """
-        return f"{self.when}  {self.entry.kind:<10} {self.entry.bytes:>8} bytes  {self.entry.path.name}"
+        line = f"{self.when}  {self.entry.kind:<10} {self.entry.bytes:>8} bytes  {self.entry.path.name}"
+        return f"{line}  {printable(self.about)}" if self.about else line
 
 
 def _clear(store: Store) -> None:

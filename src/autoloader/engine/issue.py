@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from itertools import islice
+from operator import length_hint
 from time import perf_counter, process_time
 from typing import Any
 
@@ -175,10 +176,11 @@ class IssuedIndices:
     Args:
         sampler: What the user gave or torch made: it yields indices, or lists of them.
         base: Where the base of an epoch's random numbers is drawn.
+        makes_batches: Whether it yields the indices of whole batches, and not what the dataset itself takes for one.
     """
 
-    def __init__(self, sampler: Iterable[Any], base: BaseSeed) -> None:
-        self._sampler = sampler
+    def __init__(self, sampler: Iterable[Any], base: BaseSeed, *, makes_batches: bool = True) -> None:
+        self._sampler, self._makes_batches = sampler, makes_batches
         self._inline: Arrival | None = None
         self.base = base
         self.begin_epoch(0)
@@ -263,6 +265,13 @@ class IssuedIndices:
         Return whether the first indices are to be drawn when the epoch begins, as they would be for workers.
         """
         return self._salts is not None or bool(self._skip or self._served)
+
+    def samples_at(self, indices: Any) -> int:
+        """
+        Return how many samples a batch of these indices has: a name, or a tuple, may be the index of a single one.
+        """
+        is_one = not self._makes_batches and isinstance(indices, (str, bytes, tuple))
+        return 1 if is_one else length_hint(indices, 1)
 
     def failed(self, position: int | None = None) -> None:
         """

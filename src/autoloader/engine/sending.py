@@ -6,6 +6,7 @@ import contextlib
 import io
 from collections.abc import Sequence
 from multiprocessing.reduction import ForkingPickler
+from pickle import PicklingError
 from time import perf_counter
 from typing import Any
 
@@ -40,6 +41,8 @@ class _TensorsApart(ForkingPickler):
         Return what stands in the pickle for a tensor or a large array.
         """
         if isinstance(value, torch.Tensor):
+            if value.requires_grad and not value.is_leaf:
+                raise PicklingError("torch sends no tensor that requires grad and is no leaf")
             self.sizes.append(value.element_size() * value.nelement() if value.device.type == "cpu" else 0)
         elif type(value).__module__ == "numpy" and getattr(value, "nbytes", 0) >= SMALL_BYTES:
             self.sizes.append(int(value.nbytes))  # is copied as well, and too large to be pickled here

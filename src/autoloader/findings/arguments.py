@@ -8,14 +8,14 @@ FINDINGS = (
     Finding(
         id="argument.too-small",
         title="A count is below the smallest that makes sense",
-        text="{name}={value!r} is too small: {meaning}, so the smallest is {least}.",
-        fix="Pass {least} or more, or leave {name} out and autoloader chooses.",
+        text="{name}={value!r} is too small: {meaning}, and the smallest is {least}.",
+        fix="Pass {least} or more, or leave {name} out.",
     ),
     Finding(
         id="argument.not-a-count",
         title="A count is not a whole number",
         text="{name}={value!r} is not a whole number: {meaning}.",
-        fix="Pass an int of {least} or more, or leave {name} out and autoloader chooses.",
+        fix="Pass an int of {least} or more, or leave {name} out.",
     ),
     Finding(
         id="argument.unknown-word",
@@ -71,8 +71,8 @@ FINDINGS = (
         id="state.other-loader",
         title="The state is of a loader with another number of batches",
         text=(
-            "The state cannot be continued here: after {served} of {theirs} batches of an epoch, and this loader has "
-            "{ours}."
+            "The state cannot be continued here: it was saved after {served} of {theirs} batches, and an epoch of this "
+            "loader has {ours}."
         ),
         fix=(
             "Make the loader with the same dataset, batch_size, drop_last, shuffle, sampler, seed and number of ranks, "
@@ -185,7 +185,7 @@ FINDINGS = (
         id="target.failed",
         title="TARGET's own code raised an error",
         text="TARGET={target!r} failed: it raised {error}.",
-        fix="Name a function or class that needs no arguments; add --debug to see where it fails.",
+        fix="Mend that, --debug shows where; TARGET is called without arguments, or is the dataset itself.",
     ),
     Finding(
         id="target.not-a-dataset",

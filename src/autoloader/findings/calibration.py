@@ -21,16 +21,23 @@ FINDINGS = (
         id="calibration.in-a-group",
         title="A calibration is asked for in a process group",
         text=(
-            "calibrate=True measures nothing here, because all ranks would wait for it, and then share the CPUs "
-            "that were free in its trials."
+            "calibration.in-a-group: calibrate=True measures nothing in a process group, because all ranks would wait "
+            "for it, and then share the CPUs that were free in its trials."
         ),
-        fix="Leave it out, or calibrate in one process and pass the plan that it finds as plan= to all ranks.",
+        fix=(
+            "Leave it out, or calibrate in one process, divide the number of workers that it finds by the ranks on a "
+            "node, and pass that as num_workers=. To silence this: "
+            "warnings.filterwarnings('ignore', 'calibration.in-a-group')."
+        ),
     ),
     Finding(
         id="calibration.went-on",
         title="A calibration before the first epoch failed",
-        text="calibrate=True found nothing ({error}), and training goes on without.",
-        fix="Leave it out until calibrate() works for this dataset.",
+        text="calibration.went-on: calibrate=True found nothing ({error}), and training goes on without.",
+        fix=(
+            "Leave it out until calibrate() works for this dataset. To silence this: "
+            "warnings.filterwarnings('ignore', 'calibration.went-on')."
+        ),
     ),
     Finding(
         id="calibration.no-batch",
@@ -48,7 +55,10 @@ FINDINGS = (
         id="calibration.not-started",
         title="The process that measures does not start",
         text="Nothing can be measured, because the process for it did not start: {reason}.",
-        fix="If something cannot be pickled, it is the sampler: pass a list of indices. Otherwise end other processes.",
+        fix=(
+            "If something cannot be pickled, it is the sampler: pass a list of indices. Otherwise memory, processes or "
+            "open files are short."
+        ),
     ),
     Finding(
         id="calibration.plot-ending",

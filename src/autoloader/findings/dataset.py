@@ -8,8 +8,11 @@ FINDINGS = (
     Finding(
         id="dataset.iterable-not-sharded",
         title="An iterable-style dataset would be repeated by each worker",
-        text="Each worker would yield the whole dataset: its __iter__ does not look at get_worker_info().",
-        fix="Yield each worker its share (torch.utils.data.get_worker_info()), or set num_workers yourself.",
+        text="No workers load it, because each would yield the whole dataset: its code does not name get_worker_info.",
+        fix=(
+            "Yield each worker its share (torch.utils.data.get_worker_info()). Set num_workers yourself only if the "
+            "samples are shared out elsewhere, in worker_init_fn for one: otherwise they repeat."
+        ),
     ),
     Finding(
         id="dataset.iterable-repeated",
@@ -26,8 +29,8 @@ FINDINGS = (
     Finding(
         id="dataset.empty",
         title="The dataset has no batches",
-        text="The dataset gives no batches: its length, or that of its sampler, is 0.",
-        fix="Check the path or pattern that it reads.",
+        text="An epoch has no batches: the dataset or its sampler is empty, or drop_last drops the only batch.",
+        fix="Check the path or pattern that it reads, and batch_size.",
     ),
     Finding(
         id="dataset.not-one",

@@ -9,7 +9,7 @@ FINDINGS = (
         id="torch.missing",
         title="torch cannot be imported",
         text="{what} needs torch, and torch cannot be imported: {reason}.",
-        fix="Install it with 'pip install torch', in the environment of {python}.",
+        fix="Install it with 'pip install torch'; if it is there, '{python} -c \"import torch\"' shows what is wrong.",
     ),
     Finding(
         id="demo.missing",
@@ -39,7 +39,7 @@ FINDINGS = (
         id="host.openmp-binding",
         title="OpenMP may have bound this process to few CPUs",
         text="{variable} is set, and this process may use {cpus} CPUs only: all workers would share them.",
-        fix="Import autoloader before torch, which shows what OpenMP took away, or set OMP_PROC_BIND=false.",
+        fix="Import autoloader before torch, and workers get all CPUs back, or set OMP_PROC_BIND=false.",
     ),
     Finding(
         id="host.numa-near",

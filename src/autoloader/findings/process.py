@@ -90,7 +90,7 @@ FINDINGS = (
         id="process.start-failed",
         title="A worker process could not be started",
         text="A worker process could not be started: {error}.",
-        fix="Mend what it says, free what is short, or pass num_workers=0.",
+        fix="Usually memory, processes (ulimit -u) or open files (ulimit -n) are short. Or pass num_workers=0.",
     ),
     Finding(
         id="process.workers-not-started",

@@ -14,10 +14,9 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from ..facts import HostFacts
 from ..plan import Choice, LoaderRequest, Plan
-from ..policy import Obstacle, with_own_persistence
-from ..probe import probe_environment, probe_host, probe_process
+from ..probe import probe_environment, probe_host
 from ..processes import read_process
-from ..profiling import BatchClock, find_open_handle, inspect_dataset
+from ..profiling import BatchClock, inspect_dataset
 from ..profiling.inspect import length_of
 from ..start import main_guard
 from ..store import open_store
@@ -41,18 +40,8 @@ from .planning import (
     switched_off_plan,
 )
 from .ranks import distributed_sampler, not_sharded
-from .starting import (
-    Started,
-    at_this_moment,
-    is_users,
-    refuse_in_starting_worker,
-    report,
-    report_method,
-    settle,
-    with_inline,
-    with_numa_note,
-    without_workers,
-)
+from .settling import settings_to_start
+from .starting import is_users, refuse_in_starting_worker, with_inline, with_numa_note, without_workers
 from .statistics import LoaderStats
 
 if TYPE_CHECKING:
@@ -72,9 +61,9 @@ class AutoLoader(DataLoader[B_co]):
     """
     A ``torch.utils.data.DataLoader`` whose settings fit this machine and this dataset, with a reason for each.
 
-    Iterating yields what ``collate_fn`` makes of each batch, tensors of shape ``(N, *sample_shape)`` for instance, in
-    the sampler's order: the same batches that a plain DataLoader yields. Each ``iter()`` is one epoch. Leaving the
-    loop early is fine. Workers that are kept between epochs end with :meth:`close`, with the ``with`` block, or when
+    Iterating yields what ``collate_fn`` makes of each batch, tensors of shape ``(N, *sample_shape)`` for instance: the
+    samples that a plain DataLoader yields, in the same order. Each ``iter()`` is one epoch. Leaving the loop early is
+    fine. Workers that are kept between epochs end with :meth:`close`, with the ``with`` block, or when
     the loader is dropped.
 
     Args:
@@ -283,7 +272,7 @@ class AutoLoader(DataLoader[B_co]):
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         if self._is_off:
-            self._course.epochs.begin(self.dataset, samplers_of(self.sampler, self.batch_sampler))
+            self._course.begin_plain(self.dataset, samplers_of(self.sampler, self.batch_sampler))
             return super().__iter__()
         refuse_in_starting_worker()
         begun = perf_counter()
@@ -309,7 +298,7 @@ class AutoLoader(DataLoader[B_co]):
         """
         inline = self._first.clock_for_epoch(self) or self._first.batches_at_a_glance(self)
         if inline is None or self.on_unsafe == "raise":
-            settings = self._settle(stacklevel=4)
+            settings = settings_to_start(self, stacklevel=4)
         return (settings, None) if inline is None else (without_workers(self._parts().wanted(self.plan)), inline)
 
     @staticmethod
@@ -319,58 +308,6 @@ class AutoLoader(DataLoader[B_co]):
     @property
     def _style(self) -> Literal["map", "iterable"]:
         return self._style_of(self.dataset)
-
-    def _settled(self, plan: Plan | None = None) -> Started:
-        """
-        Make a plan, this loader's own by default, right for this moment, as if workers were about to start.
-
-        A child is started where only that can show whether a worker could load the dataset.
-        """
-        plan = with_own_persistence(self.plan if plan is None else plan)
-        if self._is_copy or (not plan.value("num_workers") and plan.choices["backend"].rule == "backend.no-workers"):
-            return Started(plan, None)
-        facts = self._look_again()
-        parts = {"dataset": self.dataset, "collate_fn": self.collate_fn, "worker_init_fn": self.worker_init_fn}
-        has_opened = self._first.undo_traces(plan)
-        handle = find_open_handle(self.dataset)
-        return settle(plan, facts, parts, style=self._style, open_handle=handle, has_opened=has_opened)
-
-    def _look_again(self) -> HostFacts:
-        """
-        Return what is known of the host, with the state of this process as it is now.
-        """
-        facts = probe_host() if self._facts == HostFacts() else self._facts
-        self._facts = at_this_moment(facts, probe_process())
-        return self._facts
-
-    def _settle(self, *, stacklevel: int = 3) -> dict[str, Any]:
-        """
-        Settle the plan, say what has to be said, and return the settings of workers that are about to start.
-
-        Args:
-            stacklevel: How many frames above this one the user's own line is.
-        """
-        plan, found = self._settled()
-        if found is not None:
-            self._fall_back(plan, found, stacklevel=stacklevel)
-        self.plan = plan = with_numa_note(plan, self._facts, self.numa)
-        if plan.value("backend") == "process":
-            report_method(plan, self._facts, stacklevel=stacklevel)
-        return self._parts().settings(plan, self.timeout)
-
-    def _fall_back(self, plan: Plan, found: Obstacle, *, stacklevel: int) -> None:
-        """
-        Take the plan that does without worker processes, and say so.
-        """
-        report(
-            plan,
-            found,
-            must_raise=self.on_unsafe == "raise",
-            has_init=self.worker_init_fn is not None,
-            local_rank=self._facts.job.local_rank,
-            stacklevel=stacklevel + 1,
-        )
-        self.plan = plan
 
     def _note_inline(self, because: str) -> None:
         """
@@ -467,6 +404,13 @@ class AutoLoader(DataLoader[B_co]):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        if not self.__dict__.get("_is_constructed"):
+            return object.__repr__(self)
+        told = {"batch_size": self.batch_size, **self.plan.as_kwargs()}
+        settings = ", ".join(f"{name}={value!r}" for name, value in told.items() if value is not None)
+        return f"{type(self).__name__}({type(self.dataset).__name__}, {settings})"
 
     def __getstate__(self) -> dict[str, Any]:
         live = {"_inners", "_torchs_iterator", "_facts", "_first"}

@@ -21,6 +21,7 @@ from .epochs import samplers_of
 from .iterator import LoaderIterator
 from .opening import FromWorkers, Glance, Opening
 from .resume import Progress
+from .settling import fall_back, settings_to_start
 from .silence import SilenceReport
 from .starting import cpus_for_workers, is_users, start_failed, with_fallback, with_fewer_workers
 
@@ -51,35 +52,15 @@ def begin_epoch(
     course.warn_of_repetition(samplers, local_rank=rank, stacklevel=3)
     if settings is not None and loader._style == "iterable":
         course.check_stream(loader.dataset, settings["num_workers"], local_rank=rank, stacklevel=3)
-    if loader.seed is not None:
-        course.seed_order(loader.seed, loader.sampler, is_ours=loader._makes_order)
-    seeds_batches = loader.seed is not None or not is_users(loader.plan.choices["num_workers"])
-    keeps_draws = not seeds_batches and is_users(loader.plan.choices["persistent_workers"])
-    with loader._inners.knowing_changes(loader._parts(), has_news=course.epochs.has_news):
-        beginning = course.begin(
-            loader.dataset,
-            samplers,
-            loader.generator,
-            begun=begun,
-            seeds_batches=seeds_batches,
-            draws_like_new=not keeps_draws,
-        )
+    beginning = _begin_course(loader, samplers, begun)
     if kept is not None and not _can_hear(kept, course):
         loader._inners.drop_kept()
-        kept, settings = None, loader._settle()
+        kept, settings = None, settings_to_start(loader, stacklevel=4)
 
     inner = kept or _make_inner(loader, settings or {}, resumed=beginning.stream, clock=clock)
     deaths, silence = _deaths(loader, inner), SilenceReport(inner, beginning.record)
     inner.on_silence = weakref.WeakMethod(silence.note)  # kept workers may be stuck in what is left of the last epoch
-    with beginning.replay():
-        try:
-            source = inner.start_epoch(beginning.epoch._replace(news=course.epochs.news_since(inner.version)))
-        except OtherOrderError:
-            raise ArgumentError(describe("state.other-order", served=beginning.epoch.skip)) from None
-        except KeptWorkersDiedError:
-            inner, source = deaths.renew(inner)
-        except WorkerStartError as error:
-            inner, source = _begin_without(loader, inner, error, beginning)
+    inner, source = _start(loader, inner, deaths, beginning)
     course.epochs.forget(None if loader._inners.kept is None else loader._inners.kept.version)
     number, served = beginning.epoch.number, beginning.epoch.skip
     if inner.issued is None and inner.stream is None:
@@ -99,6 +80,45 @@ def begin_epoch(
     return iterator
 
 
+def _begin_course(loader: "AutoLoader[Any]", samplers: list[Any], begun: float) -> Beginning:
+    """
+    Return the epoch that begins, with its order and its random numbers; dataset and samplers hear what is new.
+    """
+    course = loader._course
+    if loader.seed is not None:
+        course.seed_order(loader.seed, loader.sampler, is_ours=loader._makes_order)
+    seeds_batches = loader.seed is not None or not is_users(loader.plan.choices["num_workers"])
+    keeps_draws = not seeds_batches and is_users(loader.plan.choices["persistent_workers"])
+    with loader._inners.knowing_changes(loader._parts(), has_news=course.epochs.has_news):
+        return course.begin(
+            loader.dataset,
+            samplers,
+            loader.generator,
+            begun=begun,
+            seeds_batches=seeds_batches,
+            draws_like_new=not keeps_draws,
+        )
+
+
+def _start(
+    loader: "AutoLoader[Any]", inner: InnerLoader, deaths: Deaths, beginning: Beginning
+) -> tuple[InnerLoader, Any]:
+    """
+    Return what serves the epoch, *inner* or what took its place, and its iterator.
+    """
+    with beginning.replay():
+        try:
+            try:
+                news = loader._course.epochs.news_since(inner.version)
+                return inner, inner.start_epoch(beginning.epoch._replace(news=news))
+            except KeptWorkersDiedError:
+                return deaths.renew(inner)
+        except OtherOrderError:
+            raise ArgumentError(describe("state.other-order", served=beginning.epoch.skip)) from None
+        except WorkerStartError as error:
+            return _begin_without(loader, inner, error, beginning)
+
+
 def _opening(
     loader: "AutoLoader[Any]", inner: InnerLoader, source: Any, inline: BatchClock | int | None, *, are_new: bool
 ) -> Any:
@@ -116,12 +136,18 @@ def _opening(
         return Opening(loader, inner, source, clock=inline, continue_elsewhere=continue_elsewhere)
     if inline is not None:
         return Glance(loader, inner, source, most=inline, continue_elsewhere=continue_elsewhere)
-    if inner.has_workers and loader._first.looks_at_workers(loader):
-        loader._first.begin_with_workers(loader, inner.settings["num_workers"], are_new=are_new)
+    if inner.has_workers and loader._first.workers.are_timed(loader):
+        loader._first.workers.begin_epoch(loader, inner.settings["num_workers"], are_new=are_new)
         return FromWorkers(loader, inner, source, continue_elsewhere=continue_elsewhere)
-    if inner.has_workers:
-        return source
-    return AtOneThread(source) if loader._first.loads_at_one_thread(loader.plan) else source
+    return _as_measured(loader, inner, source)
+
+
+def _as_measured(loader: "AutoLoader[Any]", inner: InnerLoader, source: Any) -> Any:
+    """
+    Return *source*, which loads with torch at one thread where it loads inline and that was no slower.
+    """
+    is_inline = not inner.has_workers and loader.plan.value("backend") != "thread"
+    return AtOneThread(source) if is_inline and loader._first.loads_at_one_thread(loader.plan) else source
 
 
 def continue_elsewhere(
@@ -135,10 +161,10 @@ def continue_elsewhere(
         source = new.continue_epoch()
     except WorkerStartError as error:
         found = start_failed(error)
-        loader._fall_back(with_fallback(loader.plan, found, loader._style), found, stacklevel=6)
+        fall_back(loader, with_fallback(loader.plan, found, loader._style), found, stacklevel=6)
         new = _make_inner(loader, loader._parts().settings(loader.plan, loader.timeout), replaces=new)
         source = new.continue_epoch()
-    return new, source, _deaths(loader, new)
+    return new, _as_measured(loader, new, source), _deaths(loader, new)
 
 
 def _begin_without(
@@ -148,10 +174,10 @@ def _begin_without(
     Return what begins the epoch in this process, where the system did not let a worker start, and its iterator.
     """
     found = start_failed(error)
-    loader._fall_back(with_fallback(loader.plan, found, loader._style), found, stacklevel=5)
+    fall_back(loader, with_fallback(loader.plan, found, loader._style), found, stacklevel=5)
     if beginning.stream is not None and beginning.resumed is not None:
         rank = loader._facts.job.local_rank
-        warn_of_restarted_stream(beginning.resumed, loader.dataset, 0, local_rank=rank, stacklevel=4)
+        warn_of_restarted_stream(beginning.resumed, loader.dataset, 0, local_rank=rank, stacklevel=5)
     settings = loader._parts().settings(loader.plan, loader.timeout)
     if inner.issued is not None:
         inner.issued.begin_again()
@@ -201,6 +227,6 @@ def _make_inner(
         version=loader._course.epochs.version,
         on_inline=loader._note_inline if loader.plan.value("backend") == "thread" else None,
         clock=clock,
-        is_timed=loader._first.looks_at_workers(loader),
+        is_timed=loader._first.workers.are_timed(loader),
         cpus=cpus_for_workers(loader._facts, loader.numa, settings.get("num_workers", 0)),
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 from time import monotonic, perf_counter, process_time
 from typing import Any
 
-from ..calibration import Calibration, Trial
+from ..calibration import INTERRUPT, Calibration, Trial
 from ..errors import ArgumentError, CalibrationError, MissingMainGuardError
 from ..findings import describe, describe_parts
 from ..plan import Plan
@@ -24,8 +24,9 @@ from ..tuning.candidates import Situation, choose
 from ..tuning.laboratory import Subject
 from ..tuning.trials import Outcome, run_trials
 from .auto_loader import AutoLoader
-from .first_batches import shared_bytes
+from .knowledge import shared_bytes
 from .request import request_of
+from .settling import settled_plan
 from .starting import GUARD, refuse_in_starting_worker
 
 logger = logging.getLogger("autoloader")
@@ -98,7 +99,8 @@ def calibrate_loader(
             raise
     assert outcome is not None
     found = _calibration(loader, situation, outcome, monotonic() - begun)
-    loader._first.keep(loader, found)
+    if found.stopped_by != INTERRUPT:
+        loader._first.known.keep_calibration(loader, found)
     return found
 
 
@@ -133,7 +135,7 @@ def _method_for(loader: AutoLoader[Any]) -> str:
     plan = loader.plan
     workers = replace(plan.choices["num_workers"], value=max(1, plan.value("num_workers") or 0))
     backend = replace(plan.choices["backend"], value="process", rule="backend.workers")
-    started = loader._settled(replace(plan, choices={**plan.choices, "num_workers": workers, "backend": backend}))
+    started = settled_plan(loader, replace(plan, choices={**plan.choices, "num_workers": workers, "backend": backend}))
     found = started.obstacle
     if found is not None:
         text = describe("calibration.no-process", because=found.because, fix=found.fix)
@@ -219,7 +221,7 @@ def _try(
         if not workers:
             return {"num_workers": 0}
         factor = choose_prefetch_factor(loader._facts, loader._traits, request, workers, situation.profile).value
-        ordered = {} if loader.in_order else {"in_order": False}
+        ordered = {"in_order": False} if loader.plan.value("in_order") is False else {}
         return {"num_workers": workers, "multiprocessing_context": method, "prefetch_factor": factor, **ordered}
 
     return run_trials(assistant, situation, settings, only=_fixed_workers(loader), **limits)

@@ -112,6 +112,13 @@ class Course:
         states = resumed.begun_with
         return Beginning(epoch, states, record, lambda: replayed(states, samplers, generator), resumed)
 
+    def begin_plain(self, dataset: Any, samplers: Sequence[Any]) -> None:
+        """
+        Begin an epoch that torch loads alone: what the user has set is passed on, and our own sampler gets its number.
+        """
+        if self.epochs.begin(dataset, samplers) and self._advances_ranks:
+            self.epochs.advance(samplers)
+
     def check_stream(self, dataset: Any, workers: int, *, local_rank: int | None, stacklevel: int) -> None:
         """
         Begin the epoch of an iterable-style dataset anew, and say so, if it cannot be continued with so many workers.

@@ -10,39 +10,32 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import Subset
 
-from ..calibration import Calibration
-from ..engine.delivery import Delivery
+from ..calibration import INTERRUPT
 from ..engine.sending import try_to_send
-from ..errors import CalibrationError
-from ..facts import HostFacts
+from ..errors import CalibrationError, MissingMainGuardError
 from ..findings import describe
 from ..plan import Plan
-from ..policy import MEASURED, Measured, Outlook, cpus_of_rank, expected_epochs_left, recommend
+from ..policy import MEASURED, Outlook, cpus_of_rank, expected_epochs_left, recommend
 from ..policy.model import fewest_workers, is_at_one_thread, start_seconds, total_seconds
 from ..policy.multiprocessing_context import method_name
-from ..profiling import BatchClock, FetchTraces, Sent, WorkerTimes
+from ..profiling import BatchClock, FetchTraces, Sent
 from ..profiling.inspect import length_of
-from ..profiling.timing import Moment
 from ..records import NO_LIMIT
 from ..store import Store
 from ..traits import Profile
-from .confirming import Confirmation, is_like
+from .knowledge import Knowledge, batches_of, shared_bytes
 from .ranks import world_size
-from .remembering import Remembered, key_of, recall, remember
+from .remembering import Remembered
 from .request import keeps_order, may_choose, may_load_here, request_of
-from .starting import STREAM_RESUMED, with_workers_of_stream
+from .settling import look_again, settled_plan
+from .starting import FEWER_AFTER_DEATHS, STREAM_RESUMED, with_workers_of_stream
 from .warn import warn_once
+from .worker_batches import WorkerBatches
 
 if TYPE_CHECKING:
     from .auto_loader import AutoLoader
 
 logger = logging.getLogger("autoloader")
-
-SHARED_FRACTION = 8
-"""
-Of the free shared memory, no more than this part is used to see what sending a batch costs.
-"""
-
 
 LEFT_EPOCHS = 2
 """
@@ -56,19 +49,13 @@ class FirstBatches:
     """
 
     def __init__(self) -> None:
-        self.profile: Profile | None = None
+        self.known = Knowledge()
+        self.workers = WorkerBatches(self.known)
         self.traces: FetchTraces | None = None
-        self.recalled: Remembered | None = None
-        """What an earlier run has found, until batches say otherwise."""
-        self._store = Store(None)
         self._clock: BatchClock | None = None
         self._epochs_begun = 0
-        self._is_stale = self._is_confirmed = self._has_calibrated = False
-        self._confirmation: Confirmation | None = None
-        self._found: Profile | None = None
-        self._worker_times: WorkerTimes | None = None
+        self._has_calibrated = False
         self._sent: Sent | None = None
-        self._key: dict[str, Any] = {}
 
     def recall(self, loader: "AutoLoader[Any]", store: Store) -> None:
         """
@@ -76,26 +63,19 @@ class FirstBatches:
 
         Workers start at once then, and their first batches confirm it; batches that load inline are timed anyway.
         """
-        self._store = store
-        if store.folder is None or not may_choose(loader) or keeps_order(loader):
-            return
-        self._key = key_of(loader, request_of(loader))
-        self.recalled = found = recall(store, self._key)
+        found = self.known.recall(loader, store)
         if found is None:
             return
         logger.info("store: settings by what an earlier run has measured")
         self._take(loader, found.profile, loader._traits.batches_per_epoch)
-        if loader.plan.value("num_workers") or not may_load_here(loader):
-            self.profile = found.profile  # else the first batches are timed anyway
+        self._rely_on(found, loader)
 
-    def keep(self, loader: "AutoLoader[Any]", found: Calibration) -> None:
+    def _rely_on(self, found: Remembered, loader: "AutoLoader[Any]") -> None:
         """
-        Keep what a calibration has found for the next run.
+        Take for known what was not measured by this loader, unless its first batches load inline and are timed anyway.
         """
-        choice = found.plan.choices["num_workers"]
-        best = choice.value if choice.rule == "num_workers.calibrated" else None
-        kept = Remembered(found.profile, best, choice.because)
-        remember(self._store, key_of(loader, request_of(loader)), kept)
+        if loader.plan.value("num_workers") or not may_load_here(loader):
+            self.known.profile = found.profile
 
     def calibrate(self, loader: "AutoLoader[Any]") -> None:
         """
@@ -104,7 +84,7 @@ class FirstBatches:
         Not in a process group: the other ranks would wait, and take the CPUs later that were free in the trials.
         """
         self._has_calibrated = True
-        if not may_choose(loader) or (self.recalled is not None and self.recalled.trials):
+        if not may_choose(loader) or (self.known.recalled is not None and self.known.recalled.trials):
             return
         rank = loader._facts.job.local_rank
         if world_size() > 1:
@@ -114,75 +94,20 @@ class FirstBatches:
 
         try:
             found = calibrate_loader(loader)
-        except CalibrationError as error:
-            text = describe("calibration.went-on", error=error)
+        except (CalibrationError, MissingMainGuardError) as error:
+            if loader.on_unsafe == "raise" and isinstance(error, MissingMainGuardError):
+                raise
+            logger.info("calibration: %s", error)
+            text = describe("calibration.went-on", error=str(error).partition("\n")[0].rstrip("."))
             warn_once("calibration.went-on", text, local_rank=rank, stacklevel=5)
             return
         logger.info("calibration: %s", found)
-        self.profile = found.profile
+        if found.stopped_by == INTERRUPT:
+            raise KeyboardInterrupt
+        self.workers.is_confirmed = True
         loader._take_plan(found.plan)
-
-    @property
-    def is_to_confirm(self) -> bool:
-        """
-        Return whether workers load by what an earlier run has found, and have not confirmed it yet.
-        """
-        is_recalled = self.recalled is not None and self.profile is self.recalled.profile
-        return is_recalled and not self._is_confirmed and world_size() == 1
-
-    def looks_at_workers(self, loader: "AutoLoader[Any]") -> bool:
-        """
-        Return whether workers are to say what a batch takes: it has to be confirmed, or is not known and not seen here.
-        """
-        if self.is_to_confirm:
-            return True
-        is_unknown = self.profile is None and self.recalled is None and world_size() == 1
-        return is_unknown and not may_load_here(loader) and may_choose(loader) and not keeps_order(loader)
-
-    def begin_with_workers(self, loader: "AutoLoader[Any]", workers: int, *, are_new: bool) -> None:
-        """
-        Get ready for what so many workers say that begin an epoch.
-        """
-        if self.is_to_confirm:
-            return
-        if self._worker_times is None:
-            self._worker_times, self._key = WorkerTimes(), key_of(loader, request_of(loader))
-        self._worker_times.begin(workers, are_new=are_new)
-
-    def note_fetched(self, loader: "AutoLoader[Any]", delivery: Delivery, samples: int, step: Moment | None) -> bool:
-        """
-        Note what a batch of so many samples took in a worker, and return whether more is to be noted.
-
-        Args:
-            loader: The loader.
-            delivery: The batch, and what it took.
-            samples: The number of its samples.
-            step: What the training did before it asked for this one; ``None`` before the first of an epoch.
-        """
-        fetched, times = delivery.fetched, self._worker_times
-        if fetched is None:
-            return False
-        if self.is_to_confirm:
-            return self.note_seen(loader, fetched.seconds, None if step is None else step.wall)
-        if times is None:
-            return False
-        times.note(fetched, samples, step)
-        if times.has_some and self._sent is None:
-            self._sent = try_to_send(delivery.batch, shared_bytes(loader._facts))
-        if times.has_seen_enough:
-            self._note_found_in_workers(times)
-        return self._worker_times is not None
-
-    def _note_found_in_workers(self, times: WorkerTimes) -> None:
-        self._worker_times = None
-        self._note_found(times.profile(self._sent))
-
-    def _note_found(self, profile: Profile) -> None:
-        """
-        Note a profile that the plan is not made by yet, and let the next run have it.
-        """
-        self._found = profile
-        remember(self._store, self._key, Remembered(profile, *self._trials(profile)))
+        if self.known.recalled is not None:
+            self._rely_on(self.known.recalled, loader)
 
     def note_batch(self, loader: "AutoLoader[Any]") -> None:
         """
@@ -198,43 +123,9 @@ class FirstBatches:
         """
         Return whether what loads inline is known to load no slower with torch at one thread.
         """
-        if self.profile is not None:
-            return is_at_one_thread(self.profile)
+        if self.known.profile is not None:
+            return is_at_one_thread(self.known.profile)
         return plan.choices["num_workers"].rule in MEASURED
-
-    def note_seen(
-        self, loader: "AutoLoader[Any]", load_seconds: float, step: float | None, *, is_here: bool = False
-    ) -> bool:
-        """
-        Note what fetching a batch took where it has to be confirmed, and return whether more is to be noted.
-
-        Args:
-            loader: The loader.
-            load_seconds: What fetching it took.
-            step: Seconds of the training before it asked for this one; ``None`` before the first of an epoch.
-            is_here: Whether it was fetched in this process.
-        """
-        if self.recalled is None:
-            return False
-        if self._confirmation is None:
-            self._confirmation = Confirmation(self.recalled.profile)
-        workers = 1 if is_here else loader.plan.value("num_workers") or 1
-        verdict = self._confirmation.note(load_seconds, step, workers, cpus_of_rank(loader._facts))
-        if verdict is None:
-            return True
-        self._is_confirmed, self._is_stale = True, verdict.is_stale
-        if verdict.other is not None:
-            self._note_found(verdict.other)
-        return False
-
-    @property
-    def has_found(self) -> bool:
-        """
-        Return whether something was found by which the plan is not made yet.
-
-        Workers have said what batches take, or the training takes another time for one than it is remembered to.
-        """
-        return self._found is not None
 
     def choose_by_found(self, loader: "AutoLoader[Any]", batches_left: int | None = None) -> bool:
         """
@@ -247,38 +138,16 @@ class FirstBatches:
         Returns:
             Whether the rest of the epoch gains by other workers that start now.
         """
-        profile, self._found = self._found, None
+        profile = self.workers.take_found()
         if profile is None or not may_choose(loader):
             return False
-        before, self.profile = loader.plan, profile
+        before, self.known.profile = loader.plan, profile
         plan = self._plan_by(loader, profile, loader._traits.batches_per_epoch)
-        started = loader._settled(plan)
+        started = settled_plan(loader, plan)
         if started.obstacle is not None:
             return False  # those that run go on
         loader._take_plan(plan)
-        return self._gains(loader, before, started.plan, Outlook(batches_left, batches_left, 0))
-
-    def _gains(
-        self, loader: "AutoLoader[Any]", before: Plan, plan: Plan, outlook: Outlook, most_seconds: float = NO_LIMIT
-    ) -> bool:
-        """
-        Return whether what is left is loaded sooner by another plan, whose workers have to start, than as before.
-
-        Args:
-            loader: The loader.
-            before: What it loads by; its workers run.
-            plan: The other plan.
-            outlook: What is left.
-            most_seconds: What that takes at most as before.
-        """
-        profile, cpus = self.profile, cpus_of_rank(loader._facts)
-        is_forked = method_name(plan.value("multiprocessing_context")) == "fork"
-        workers, now = before.value("num_workers"), plan.value("num_workers")
-        if profile is None or workers == now:
-            return False
-        staying = total_seconds(profile, workers, cpus, outlook, is_forked=is_forked)
-        staying -= start_seconds(profile, workers, cpus, is_forked=is_forked)
-        return total_seconds(profile, now, cpus, outlook, is_forked=is_forked) < min(staying, most_seconds)
+        return _gains(loader, profile, before, started.plan, Outlook(batches_left, batches_left, 0))
 
     def _choose_by_epochs(self, loader: "AutoLoader[Any]") -> None:
         """
@@ -287,19 +156,22 @@ class FirstBatches:
         What the last epoch took stands against what the model says: workers may have become faster since, by a cache.
         """
         begun, took = self._epochs_begun - 1, loader._course.recorder.last_seconds
-        profile, plan = self.profile, loader.plan
-        if begun < 2 or begun & (begun - 1) or took is None or profile is None or self.is_to_confirm:
+        profile, plan = self.known.profile, loader.plan
+        if begun < 2 or begun & (begun - 1) or took is None or profile is None or self.workers.is_to_confirm:
             return
         if world_size() > 1 or not plan.value("num_workers") or plan.value("backend") != "process":
             return
-        if not may_choose(loader) or keeps_order(loader):
+        if not may_choose(loader) or keeps_order(loader) or plan.choices["num_workers"].rule == FEWER_AFTER_DEATHS:
             return
-        batches, left = loader._traits.batches_per_epoch, expected_epochs_left(loader.epochs, begun)
-        other = self._plan_by(loader, profile, batches)
-        if other.value("num_workers") == plan.value("num_workers"):
+        batches, left = batches_of(loader), expected_epochs_left(loader.epochs, begun)
+        outlook, other = Outlook(batches, batches, left), self._plan_by(loader, profile, batches)
+        workers = plan.value("num_workers")
+        if other.value("num_workers") <= workers and not self.known.has_tried_more(profile, workers):
+            other = self._plan_by(loader, profile, batches, with_trials=False)
+        if not _gains(loader, profile, plan, other, outlook, most_seconds=took * (1 + left)):
             return
-        started, outlook = loader._settled(other), Outlook(batches, batches, left)
-        if started.obstacle is None and self._gains(loader, plan, started.plan, outlook, took * (1 + left)):
+        started = settled_plan(loader, other)
+        if started.obstacle is None and _gains(loader, profile, plan, started.plan, outlook):
             logger.info("after %d epochs as many are expected again", begun)
             loader._take_plan(other)
 
@@ -308,12 +180,10 @@ class FirstBatches:
         Before an epoch: choose by what the last one has shown, or measure anew where what was remembered did not fit.
         """
         self._epochs_begun += 1
-        if self._worker_times is not None and self._worker_times.has_some:
-            self._note_found_in_workers(self._worker_times)
-        if self.has_found:
+        self.workers.find_by_what_was_seen()
+        if self.workers.has_found:
             self.choose_by_found(loader)
-        if self._is_stale:
-            self._is_stale, self.recalled, self.profile, self._confirmation = False, None, None, None
+        if self.workers.forget_if_stale():
             loader._inners.drop_kept()
             self._choose_again(loader)
         self._choose_by_epochs(loader)
@@ -325,9 +195,9 @@ class FirstBatches:
         """
         if not may_choose(loader):
             return
-        loader._look_again()
-        if self.profile is not None:
-            self._take(loader, self.profile, loader._traits.batches_per_epoch)
+        look_again(loader)
+        if self.known.profile is not None:
+            self._take(loader, self.known.profile, loader._traits.batches_per_epoch)
         else:
             loader._take_plan(recommend(loader._facts, loader._traits, request_of(loader)))
 
@@ -349,25 +219,14 @@ class FirstBatches:
         """
         loader._take_plan(self._plan_by(loader, profile, batches_left))
 
-    def _plan_by(self, loader: "AutoLoader[Any]", profile: Profile, batches_left: int | None) -> Plan:
+    def _plan_by(
+        self, loader: "AutoLoader[Any]", profile: Profile, batches_left: int | None, *, with_trials: bool = True
+    ) -> Plan:
         """
         Return the plan that follows from a profile, and from trials where they fit it.
         """
         left = expected_epochs_left(loader.epochs, max(0, self._epochs_begun - 1))
-        batches = length_of(loader)
-        if batches is None:
-            batches = loader._course.recorder.most_batches
-        outlook = Outlook(batches_left, batches, left)
-        measured = Measured(profile, outlook, *self._trials(profile))
-        return recommend(loader._facts, loader._traits, request_of(loader), measured)
-
-    def _trials(self, profile: Profile) -> tuple[int | None, str]:
-        """
-        Return what trials of an earlier run found best and what they saw, where a sample still costs what it did then.
-        """
-        if self.recalled is None or not is_like(profile, self.recalled.profile):
-            return None, ""
-        return self.recalled.best, self.recalled.trials
+        return self.known.plan(loader, profile, batches_left, left, with_trials=with_trials)
 
     def clock_for_epoch(self, loader: "AutoLoader[Any]") -> BatchClock | None:
         """
@@ -385,11 +244,12 @@ class FirstBatches:
             return None
         if self._is_choice_due(loader.plan):
             self.choose(loader, length_of(loader))
-        if self.profile is not None or not may_load_here(loader):
+        if self.known.profile is not None or not may_load_here(loader):
             return None
         if self._clock is None:
             self._clock = BatchClock(goes_one_by_one=_goes_one_by_one(loader))
-            self.traces, self._key = FetchTraces(loader.dataset), key_of(loader, request_of(loader))
+            self.traces = FetchTraces(loader.dataset)
+            self.known.identify(loader)
         self._clock.begin_epoch()
         return self._clock
 
@@ -401,7 +261,7 @@ class FirstBatches:
         workers would inherit.
         """
         most = loader._course.recorder.most_before_leaving(LEFT_EPOCHS)
-        plan, profile = loader.plan, self.profile
+        plan, profile = loader.plan, self.known.profile
         if not most or profile is None or plan.value("backend") != "process" or world_size() > 1:
             return None
         if not may_load_here(loader) or (self.traces is not None and self.traces.has_left_something):
@@ -435,22 +295,22 @@ class FirstBatches:
             batches_left: Batches left of the epoch; ``None`` where that is not known.
         """
         clock, self._clock = self._clock, None
-        loader._look_again()
+        look_again(loader)
         if clock is not None and clock.has_seen_enough:
-            self.profile = clock.profile(self._sent)
+            self.known.profile = clock.profile(self._sent)
             if self.traces is not None and self.traces.has_read_older_file:
                 loader._traits = replace(loader._traits, reads_open_file=True)
-        elif self.profile is None:
+        profile = self.known.profile
+        if profile is None:
             self._clock = clock
             return
         if not self._may_choose_by(loader):
             return
-        self._take(loader, self.profile, batches_left)
+        self._take(loader, profile, batches_left)
         if clock is None and self.traces is not None:
             self.traces.suspect_new_files()
         if clock is not None and not loader._traits.reads_open_file:
-            found = Remembered(self.profile, *self._trials(self.profile))
-            remember(self._store, self._key, found)  # of the dataset as it was before anything was fetched
+            self.known.keep(profile)
 
     @staticmethod
     def _may_choose_by(loader: "AutoLoader[Any]") -> bool:
@@ -478,9 +338,38 @@ class FirstBatches:
         """
         Return whether to choose before an epoch: after a measurement, and again as long as workers did not pay yet.
         """
-        if self.profile is not None:
+        if self.known.profile is not None:
             return not plan.value("num_workers")
         return self._clock is not None and self._clock.has_seen_enough
+
+
+def _gains(
+    loader: "AutoLoader[Any]",
+    profile: Profile,
+    before: Plan,
+    plan: Plan,
+    outlook: Outlook,
+    *,
+    most_seconds: float = NO_LIMIT,
+) -> bool:
+    """
+    Return whether what is left is loaded sooner by another plan, whose workers have to start, than as before.
+
+    Args:
+        loader: The loader.
+        profile: What its batches cost.
+        before: What it loads by; its workers run.
+        plan: The other plan.
+        outlook: What is left.
+        most_seconds: What that takes at most as before.
+    """
+    is_forked, cpus = method_name(plan.value("multiprocessing_context")) == "fork", cpus_of_rank(loader._facts)
+    workers, now = before.value("num_workers"), plan.value("num_workers")
+    if workers == now:
+        return False
+    staying = total_seconds(profile, workers, cpus, outlook, is_forked=is_forked)
+    staying -= start_seconds(profile, workers, cpus, is_forked=is_forked)
+    return total_seconds(profile, now, cpus, outlook, is_forked=is_forked) < min(staying, most_seconds)
 
 
 def _goes_one_by_one(loader: "AutoLoader[Any]") -> bool:
@@ -489,11 +378,3 @@ def _goes_one_by_one(loader: "AutoLoader[Any]") -> bool:
     """
     fetches = getattr(type(loader.dataset), "__getitems__", None)
     return loader.batch_sampler is not None and (fetches is None or fetches is Subset.__getitems__)
-
-
-def shared_bytes(facts: HostFacts) -> int:
-    """
-    Return how much shared memory may be used for a moment, to see what sending a batch costs.
-    """
-    free = facts.shared_memory.free_bytes
-    return 0 if free is None or free == NO_LIMIT else int(free / SHARED_FRACTION)

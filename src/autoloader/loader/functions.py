@@ -11,6 +11,7 @@ from ..calibration import Calibration
 from ..plan import Plan
 from .auto_loader import AutoLoader
 from .calibrating import calibrate_loader
+from .settling import settled_plan
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -53,7 +54,7 @@ def plan_loader(*args: Any, **kwargs: Any) -> Plan:
 
     It takes the arguments of auto_loader.
     """
-    return AutoLoader(*args, **kwargs)._settled().plan
+    return settled_plan(AutoLoader(*args, **kwargs)).plan
 
 
 def calibrate(

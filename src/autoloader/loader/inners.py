@@ -158,7 +158,7 @@ class Inners:
         if parts.is_iterable or replaces is not None:
             issued = None if replaces is None else replaces.issued
         else:
-            issued = IssuedIndices(parts.sampler, BaseSeed(parts.generator))
+            issued = IssuedIndices(parts.sampler, BaseSeed(parts.generator), makes_batches=parts.makes_batches)
         inner = InnerLoader(
             parts.dataset,
             issued=issued,

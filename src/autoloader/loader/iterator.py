@@ -4,7 +4,6 @@ One pass over a loader.
 
 import weakref
 from collections.abc import Callable
-from operator import length_hint
 from time import perf_counter
 from typing import Any
 
@@ -51,7 +50,7 @@ class LoaderIterator:
         self._record, self._note = record, record.note
         self._deaths: Deaths | None = deaths
         self._on_exhausted = on_exhausted
-        self._source = source
+        self.source = source
         self._batches = None if inner.issued is None else length_of(inner.issued)
         self._is_complete = False
         self._listen(inner)
@@ -67,7 +66,7 @@ class LoaderIterator:
         begun = perf_counter()
         while True:
             try:
-                batch = next(self._source)
+                batch = next(self.source)
                 break
             except StopIteration as error:
                 if self.inner is not None and self.is_running and self.inner.has_stopped_early():
@@ -89,7 +88,7 @@ class LoaderIterator:
         if issued is not None:
             indices = issued.outstanding.pop(position, ())
             issued.last_served = position, indices
-            samples = length_hint(indices, 1)
+            samples = issued.samples_at(indices)
         elif self.inner is not None:
             self.inner.note_served(state)
         self._progress.served_batches += 1
@@ -122,10 +121,10 @@ class LoaderIterator:
         """
         inner.has_failed = True
         try:
-            self.inner, self._source = deaths.replace(inner, dead, error, self._progress)
+            self.inner, self.source = deaths.replace(inner, dead, error, self._progress)
         except WorkerDiedError as died:
             self.is_running = False
-            self._source = _Ended(WorkerDiedError, str(died))
+            self.source = _Ended(WorkerDiedError, str(died))
             raise
         self._record.restarts += 1
         self._listen(self.inner)
@@ -134,13 +133,13 @@ class LoaderIterator:
         """
         Draw what is left of the epoch from another iterator over the same inner loader.
         """
-        self._source = source
+        self.source = source
 
     def continue_with(self, inner: InnerLoader, source: Any, deaths: Deaths) -> None:
         """
         Go on with another inner loader, to which the rest of the epoch was given, and its iterator.
         """
-        self.inner, self._source, self._deaths = inner, source, deaths
+        self.inner, self.source, self._deaths = inner, source, deaths
         self._listen(inner)
 
     def _listen(self, inner: InnerLoader) -> None:
@@ -168,7 +167,7 @@ class LoaderIterator:
         Let torch's iterator go, whose workers may serve another epoch, and the loader, which may be dropped now.
         """
         if self.inner is not None:
-            self._source = iter(())
+            self.source = iter(())
             self.inner.end_epoch()
             self.inner = self._deaths = self._silence = None
 
@@ -188,7 +187,7 @@ class LoaderIterator:
         if self.is_running:
             self.is_running = False
             text = describe("loader.closed", served=self._progress.served_batches)
-            self._source = _Ended(LoaderClosedError, text)
+            self.source = _Ended(LoaderClosedError, text)
         if self.inner is not None:
             self.inner.close()
             self.inner = self._deaths = self._silence = None

@@ -4,7 +4,6 @@ Where a loader's first batches come from: loaded inline and timed, or from worke
 
 import weakref
 from collections.abc import Callable
-from operator import length_hint
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from ..profiling.inspect import length_of
 from ..profiling.timing import Moment
 from .deaths import Deaths
 from .iterator import LoaderIterator
+from .settling import settings_to_start
 
 if TYPE_CHECKING:
     from .auto_loader import AutoLoader
@@ -66,16 +66,18 @@ class _Source:
         Return what the rest of the epoch comes from, loaded by other settings, and give it to the iterator, too.
         """
         iterator = self.iterator
-        new, source, deaths = self._continue_elsewhere(self._loader, self._inner, settings)
-        iterator.continue_with(new, source, deaths)
-        return source
+        if iterator.is_running:  # or another thread has closed the loader meanwhile
+            iterator.continue_with(*self._continue_elsewhere(self._loader, self._inner, settings))
+        return iterator.source
 
     def _stay(self, source: Any) -> Any:
         """
         Return what the rest of the epoch comes from, loaded as before, and give it to the iterator, too.
         """
-        self.iterator.draw_from(source)
-        return source
+        iterator = self.iterator
+        if iterator.is_running:
+            iterator.draw_from(source)
+        return iterator.source
 
 
 def batches_left(inner: InnerLoader) -> int | None:
@@ -99,13 +101,17 @@ class _Inline(_Source):
     def __init__(self, loader: "AutoLoader[Any]", inner: InnerLoader, source: Any, **others: Any) -> None:
         super().__init__(loader, inner, source, **others)
         self._at_one_thread = AtOneThread(source)
+        self._fetch_seconds = 0.0
 
     def _fetch(self, *, is_at_one_thread: bool, looks_at_positions: bool = True) -> Any:
         """
         Return the next batch, and take note of what fetching it leaves behind.
         """
         with self._loader._first.noting_traces(self._loader, looks_at_positions=looks_at_positions):
-            return next(self._at_one_thread if is_at_one_thread else self._source)
+            begun = perf_counter()
+            batch = next(self._at_one_thread if is_at_one_thread else self._source)
+            self._fetch_seconds = perf_counter() - begun
+            return batch
 
     def _go_on(self) -> Any:
         """
@@ -114,7 +120,7 @@ class _Inline(_Source):
         loader = self._loader
         with loader._inners.lock:
             self._choose()
-            settings = loader._settle(stacklevel=5)
+            settings = settings_to_start(loader, stacklevel=5)
             if not settings.get("num_workers") and loader.plan.value("backend") != "thread":
                 is_single = loader._first.loads_at_one_thread(loader.plan)
                 return self._stay(self._at_one_thread if is_single else self._source)
@@ -177,9 +183,9 @@ class Glance(_Inline):
             is_at_one_thread=first.loads_at_one_thread(self._loader.plan),
             looks_at_positions=not self._served,  # the first batches of all have shown that none is read on
         )
-        if first.is_to_confirm:
+        if first.workers.is_to_confirm:
             step = begun - self._served if self._served else None
-            first.note_seen(self._loader, perf_counter() - begun, step, is_here=True)
+            first.workers.note_seen(self._loader, self._fetch_seconds, step, is_here=True)
         self._left -= 1
         self._served = perf_counter()
         return batch
@@ -200,13 +206,13 @@ class FromWorkers(_Source):
         self._settings: dict[str, Any] | None = None
 
     def __next__(self) -> Any:
-        first, asked = self._loader._first, Moment.now()
-        if self._settings is not None or (first.has_found and self._inner.issued is not None):
+        workers, asked = self._loader._first.workers, Moment.now()
+        if self._settings is not None or (workers.has_found and self._inner.issued is not None):
             return next(self._go_on())
         delivery = next(self._source)
         step = None if self._served is None else asked.since(self._served)
-        is_over = not first.note_fetched(self._loader, delivery, self._samples(delivery), step)
-        if is_over and not (first.has_found and self._inner.issued is not None):
+        is_over = not workers.note_fetched(self._loader, delivery, self._samples(delivery), step)
+        if is_over and not (workers.has_found and self._inner.issued is not None):
             self._stay(self._source)
         self._served = Moment.now()
         return delivery
@@ -217,7 +223,8 @@ class FromWorkers(_Source):
         """
         if self._inner.issued is None or delivery.position is None:
             return self._loader.batch_size or 1
-        return length_hint(self._inner.issued.outstanding.get(delivery.position), 1)
+        issued = self._inner.issued
+        return issued.samples_at(issued.outstanding.get(delivery.position))
 
     def _go_on(self) -> Any:
         """
@@ -228,6 +235,6 @@ class FromWorkers(_Source):
             if self._settings is None:
                 if not loader._first.choose_by_found(loader, batches_left(inner)):
                     return self._stay(self._source)
-                self._settings = loader._settle(stacklevel=5)
+                self._settings = settings_to_start(loader, stacklevel=5)
             inner.close()
             return self._continue(self._settings)

@@ -17,6 +17,7 @@ from ..findings import describe
 from ..plan import ALWAYS_DECIDED, Choice, LoaderRequest, Plan
 from ..policy import recommend, with_own_persistence, with_repetition_note
 from ..profiling.inspect import length_of
+from ..records import says_yes
 from ..traits import DatasetTraits
 
 COUNTS = {
@@ -160,7 +161,7 @@ def is_switched_off(environment: Mapping[str, str]) -> bool:
     """
     Return whether the user wants torch's DataLoader and nothing else.
     """
-    return environment.get(OFF, "0").strip().lower() not in {"", "0", "false", "no"}
+    return says_yes(environment.get(OFF))
 
 
 def switched_off_plan(request: LoaderRequest) -> Plan:

@@ -12,7 +12,7 @@ from ..plan import LoaderRequest, plain
 from ..policy import POLICY
 from ..profiling import identify
 from ..profiling.inspect import length_of
-from ..records import NO_LIMIT, field_names, from_json, to_json
+from ..records import NO_LIMIT, field_names, from_json, number_text, seconds_text, to_json
 from ..store import Store
 from ..traits import Profile
 
@@ -27,16 +27,28 @@ The word for it in the names of files.
 """
 
 
+class TrialStep(NamedTuple):
+    """
+    What trials of one number of workers saw.
+    """
+
+    num_workers: int
+    step_seconds: float
+    first_batch_seconds: float
+
+
 class Remembered(NamedTuple):
     """
     What an earlier run has found.
     """
 
     profile: Profile
-    best: int | None
+    best: int | None = None
     """The number of workers that trials found best; ``None`` where the model decided."""
-    trials: str
+    trials: str = ""
     """What a calibration saw, in a clause; empty where there was none."""
+    steps: tuple[TrialStep, ...] = ()
+    """What each trial saw; empty where there was none that ran."""
 
 
 def key_of(loader: "AutoLoader[Any]", request: LoaderRequest) -> dict[str, Any]:
@@ -53,6 +65,7 @@ def key_of(loader: "AutoLoader[Any]", request: LoaderRequest) -> dict[str, Any]:
         "accelerator": [device.kind, device.devices],
         "ranks": facts.job.local_world_size,
         "dataset": identify(loader.dataset, loader.collate_fn),
+        "dataset_class": type(loader.dataset).__qualname__,
         "samples": length_of(loader.dataset),
         "batches": loader._traits.batches_per_epoch,
         "batch_size": request.batch_size,
@@ -77,13 +90,15 @@ def recall(store: Store, key: dict[str, Any]) -> Remembered | None:
     try:
         profile = from_json(Profile, value.get("profile"))
         best, trials = value.get("best"), value.get("trials")
-    except ValueError as error:
+        steps = tuple(TrialStep(*each) for each in value.get("steps", ()))
+    except (TypeError, ValueError) as error:
         logger.info("store: what was kept is no profile: %s", error)
         return None
-    is_count = best is None or (type(best) is int and best >= 0)
-    if not isinstance(trials, str) or not is_count or not _is_possible(profile):
+    are_counts = all(type(each) is int and each >= 0 for each in (best or 0, *(step.num_workers for step in steps)))
+    are_times = all(type(each) is float and 0 <= each < NO_LIMIT for step in steps for each in step[1:])
+    if not isinstance(trials, str) or not are_counts or not are_times or not _is_possible(profile):
         return None
-    return Remembered(profile, best, trials)
+    return Remembered(profile, best, trials, steps)
 
 
 def _is_possible(profile: Profile) -> bool:
@@ -98,6 +113,18 @@ def remember(store: Store, key: dict[str, Any], found: Remembered) -> None:
     """
     Keep what was found, if the store keeps anything.
     """
-    store.write(KIND, key, {"profile": to_json(found.profile), "best": found.best, "trials": found.trials})
+    steps = [list(each) for each in found.steps]
+    value = {"profile": to_json(found.profile), "best": found.best, "trials": found.trials, "steps": steps}
+    store.write(KIND, key, value, about=_describe(key, found.profile))
     if store.problem is not None:
         logger.info("store: %s", store.problem)
+
+
+def _describe(key: dict[str, Any], profile: Profile) -> str:
+    """
+    Return in a few words which dataset a key is for, and what was measured.
+    """
+    samples = key["samples"]
+    size = "" if samples is None else f" of {samples:,} samples"
+    batch = f"a batch of {number_text(profile.batch_samples)}"
+    return f"{key['dataset_class']}{size}: {batch} takes {seconds_text(profile.batch_seconds)}"

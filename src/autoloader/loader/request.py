@@ -30,10 +30,9 @@ def may_choose(loader: "AutoLoader[Any]") -> bool:
     """
     Return whether the number of workers is ours, and neither a given plan nor a rule alone decides it.
     """
-    plan, context = loader.plan, loader.plan.value("multiprocessing_context")
-    if loader._has_given_plan or plan.has_users_workers:
-        return False
-    return can_be_measured(loader._facts, loader._traits, request_of(loader), context)
+    context = loader.plan.value("multiprocessing_context")
+    is_given = loader._has_given_plan
+    return not is_given and can_be_measured(loader._facts, loader._traits, request_of(loader), context)
 
 
 def may_load_here(loader: "AutoLoader[Any]") -> bool:

@@ -20,7 +20,7 @@ MEDIANS = 20
 STARTING_FACTOR = 3
 """
 How long a batch may take before it is told of: a minute, or 20 medians of the waits before; three minutes for the first
-one, for which workers may still import what they need.
+one of some workers, which may still import what they need.
 """
 
 
@@ -47,6 +47,7 @@ class SilenceReport:
     def __init__(self, inner: InnerLoader, record: EpochRecorder) -> None:
         self._inner = inner
         self._record = record
+        self._served_before = record.batches
         self._next_seconds: float | None = None
         self._last_seconds = 0.0
         self._last: Silence | None = None
@@ -73,7 +74,7 @@ class SilenceReport:
 
     def _patience(self) -> float:
         waits, _ = self._record.recent()
-        if not waits:
+        if not waits or self._record.batches == self._served_before:
             return LEAST_SECONDS * STARTING_FACTOR
         return max(LEAST_SECONDS, MEDIANS * median(waits))
 

@@ -22,6 +22,7 @@ logger = logging.getLogger("autoloader")
 
 NUMA_NEAR = "host.numa-near"
 GUARD = "missing-main-guard"
+FEWER_AFTER_DEATHS = "num_workers.fewer-after-deaths"
 STREAM_RESUMED = "num_workers.stream-resumed"
 FORK_UNSAFE = frozenset({"multiprocessing_context.fork-unsafe", "multiprocessing_context.handle-opened"})
 _NOTHING_TO_FIX = frozenset({"nested-worker", "daemonic"})
@@ -183,7 +184,7 @@ def with_fewer_workers(plan: Plan, num_workers: int) -> Plan:
     Return *plan* with so many workers, as more of them died where memory was short.
     """
     because = "workers died where memory was short, and half as many go on"
-    workers = Choice(value=num_workers, rule="num_workers.fewer-after-deaths", because=because)
+    workers = Choice(value=num_workers, rule=FEWER_AFTER_DEATHS, because=because)
     return replace(plan, choices={**plan.choices, "num_workers": workers})
 
 

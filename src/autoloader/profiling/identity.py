@@ -2,11 +2,13 @@
 A text that stays the same from run to run for a dataset that loads alike, and differs when that is to be expected.
 """
 
+import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
 from itertools import islice
+from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -122,7 +124,17 @@ def _ends(values: Any) -> Iterator[Any]:
 
 
 def _name_of(named: Any) -> str:
-    return f"{getattr(named, '__module__', '?')}.{getattr(named, '__qualname__', '?')}"
+    module = getattr(named, "__module__", "?")
+    return f"{_name_of_script() if module == '__main__' else module}.{getattr(named, '__qualname__', '?')}"
+
+
+def _name_of_script() -> str:
+    """
+    Return the name by which another process would import what this one runs as its script.
+    """
+    main = sys.modules.get("__main__")
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
+    return spec.name if spec is not None else Path(file).stem if file else "__main__"
 
 
 def _methods_of(kind: type) -> Iterator[str]:

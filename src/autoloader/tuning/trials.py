@@ -8,7 +8,7 @@ from math import ceil
 from time import monotonic
 from typing import Any, NamedTuple
 
-from ..calibration import Trial
+from ..calibration import INTERRUPT, Trial
 from ..policy.model import UNKNOWN_BATCHES
 from .assistant import Assistant, AssistantError, NoBatchError, OutOfTimeError
 from .candidates import Situation, first_candidates, median, next_candidate, still_open, totals_of
@@ -150,7 +150,7 @@ def run_trials(
             raise
         return Outcome(runs, failed if workers in runs else {**failed, workers: str(error)}, "budget")
     except KeyboardInterrupt:
-        return Outcome(runs, failed, "interrupt")
+        return Outcome(runs, failed, INTERRUPT)
 
 
 def training_seconds(situation: Situation, runs: Mapping[int, list[Any]]) -> float:
