@@ -23,6 +23,7 @@ from autoloader.errors import LoaderClosedError
 from autoloader.loader.first_batches import FirstBatches
 from autoloader.policy.model import is_at_one_thread
 from loader.chosen import NEEDS_FORK, chosen, epochs_of, seed_all
+from loader.conftest import Host
 
 pytestmark = pytest.mark.usefixtures("measuring")
 
@@ -191,6 +192,29 @@ class OpensElsewhere(OpensLate):
         file.seek(index)
         time.sleep(self.seconds)
         return file.read(1)[0], os.getpid()
+
+
+@NEEDS_FORK
+@pytest.mark.slow_spawn
+def test_file_that_was_opened_while_no_worker_could_start_excludes_fork(host: Host, tmp_path: Path) -> None:
+    """
+    Nobody had looked at what these batches open, and forked workers would read each other's data.
+    """
+    loader = auto_loader(OpensElsewhere(tmp_path / "data"), 4, num_workers=2)
+    try:
+        host.change("process", is_daemonic=True)
+        with pytest.warns(UserWarning, match=r"backend\.daemonic"):
+            samples, pids = fetched(loader)
+        assert (samples, set(pids)) == (list(range(48)), {os.getpid()})
+        host.change("process", is_daemonic=False)
+        with pytest.warns(UserWarning, match="handle-opened: workers start by forkserver, because fork is not safe"):
+            samples, pids = fetched(loader)
+        assert samples == list(range(48))
+        assert os.getpid() not in pids
+    finally:
+        loader.close()
+        _opened(str(tmp_path / "data")).close()
+        _opened.cache_clear()
 
 
 @NEEDS_FORK

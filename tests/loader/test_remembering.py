@@ -18,7 +18,7 @@ from torch.utils.data import Dataset, get_worker_info
 
 from autoloader import auto_loader, calibrate
 from autoloader.errors import CalibrationError, MissingMainGuardError
-from autoloader.loader import calibrating, remembering
+from autoloader.loader import calibrating, knowledge, remembering
 from autoloader.tuning import trials
 from autoloader.tuning.trials import Outcome
 from loader.chosen import NEEDS_FORK
@@ -306,6 +306,7 @@ def test_calibration_that_needed_no_trial_is_not_made_again(store: Path, monkeyp
     calibrate_it = calibrating.calibrate_loader
     monkeypatch.setattr(calibrating, "calibrate_loader", lambda loader: calls.append(loader) or calibrate_it(loader))
     monkeypatch.setitem(SECONDS, "now", 0.0)
+    monkeypatch.setattr(knowledge, "is_like", lambda *_: True)  # however busy this machine is
     for _ in range(3):
         with auto_loader(Varies(), 4, calibrate=True) as loader:
             assert fetched(loader)[0] == list(range(160))
@@ -369,12 +370,42 @@ def test_workers_that_failed_in_trials_are_not_started(monkeypatch: pytest.Monke
     Neither in the epoch before which they were tried nor later, though by the model they would be faster.
     """
     monkeypatch.setattr(trials, "WORTH", 100.0)
+    monkeypatch.setattr(knowledge, "is_like", lambda *_: True)  # however busy this machine is
     with auto_loader(FailsInWorkers(), 4, calibrate=True) as loader:
         for _ in range(3):
             samples, pids = fetched(loader)
             assert samples == list(range(160))
             assert set(pids) == {os.getpid()}
         assert loader.plan.choices["num_workers"].rule == "num_workers.calibrated"
+
+
+def test_calibration_takes_the_place_of_what_an_earlier_run_has_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Even where a sample takes another time by now, and trials were all that told against workers.
+    """
+    first_pids(Varies())
+    SECONDS["now"] = 0.03
+    monkeypatch.setattr(calibrating, "run_trials", lambda *_, **__: Outcome({}, {2: "no network"}, "order clear"))
+    assert set(first_pids(Varies(), calibrate=True)) == {os.getpid()}
+
+
+def test_number_that_is_none_is_a_miss(store: Path) -> None:
+    """
+    A damaged file costs a measurement, and no error.
+    """
+    first_pids(Varies())
+    (path,) = files(store)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    for damage in (
+        {"best": ""},
+        {"best": -1},
+        {"failed": 3},
+        {"failed": ["x"]},
+        {"steps": [[1, 2]]},
+        {"train_seconds": "x"},
+    ):
+        path.write_text(json.dumps({**document, "value": {**document["value"], **damage}}), encoding="utf-8")
+        assert set(first_pids(Varies())) == {os.getpid()}
 
 
 def test_calibration_that_is_interrupted_is_not_kept_and_interrupts_the_training(

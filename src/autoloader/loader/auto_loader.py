@@ -200,6 +200,7 @@ class AutoLoader(DataLoader[B_co]):
         self._is_constructed = True
         if not self._is_copy:
             self._log_plan()
+        if not self._is_copy and not self._is_off:
             choose_for_node(self, lambda: self._first.recall(self, open_store(environment)), environment)
 
     def _log_plan(self) -> None:

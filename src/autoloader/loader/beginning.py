@@ -146,6 +146,8 @@ def _as_measured(loader: "AutoLoader[Any]", inner: InnerLoader, source: Any) -> 
     """
     Return *source*, which loads with torch at one thread where it loads inline and that was no slower.
     """
+    if not inner.has_workers:
+        loader._first.note_unseen(loader)
     is_inline = not inner.has_workers and loader.plan.value("backend") != "thread"
     return AtOneThread(source) if is_inline and loader._first.loads_at_one_thread(loader.plan) else source
 

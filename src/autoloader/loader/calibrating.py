@@ -97,10 +97,11 @@ def calibrate_loader(
     except KeyboardInterrupt:
         if outcome is None:
             raise
+        outcome = outcome._replace(stopped_by=INTERRUPT)
     assert outcome is not None
     found = _calibration(loader, situation, outcome, monotonic() - begun)
     if found.stopped_by != INTERRUPT:
-        loader._first.known.keep_calibration(loader, found)
+        loader._first.known.keep_calibration(loader, found, outcome.failed)
     return found
 
 

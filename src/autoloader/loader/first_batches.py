@@ -4,8 +4,9 @@ What a loader's first batches tell, or what an earlier run knew of them, and the
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import Subset
@@ -20,7 +21,6 @@ from ..policy.model import fewest_workers, is_at_one_thread, start_seconds, tota
 from ..policy.multiprocessing_context import method_name
 from ..profiling import BatchClock, FetchTraces, Sent
 from ..profiling.inspect import length_of
-from ..records import NO_LIMIT
 from ..store import Store
 from ..traits import Profile
 from .knowledge import Knowledge, batches_of, shared_bytes
@@ -28,7 +28,7 @@ from .ranks import world_size
 from .remembering import Remembered
 from .request import keeps_order, may_choose, may_load_here, request_of
 from .settling import look_again, settled_plan
-from .starting import FEWER_AFTER_DEATHS, STREAM_RESUMED, with_workers_of_stream
+from .starting import STREAM_RESUMED, with_workers_of_stream
 from .warn import warn_once
 from .worker_batches import WorkerBatches
 
@@ -54,7 +54,7 @@ class FirstBatches:
         self.traces: FetchTraces | None = None
         self._clock: BatchClock | None = None
         self._epochs_begun = 0
-        self._has_calibrated = False
+        self._has_calibrated = self._has_unseen = False
         self._sent: Sent | None = None
 
     def recall(self, loader: "AutoLoader[Any]", store: Store) -> None:
@@ -74,8 +74,8 @@ class FirstBatches:
         """
         Take for known what was not measured by this loader, unless its first batches load inline and are timed anyway.
         """
-        if loader.plan.value("num_workers") or not may_load_here(loader):
-            self.known.profile = found.profile
+        is_relied_on = loader.plan.value("num_workers") or not may_load_here(loader)
+        self.known.profile = found.profile if is_relied_on else None
 
     def calibrate(self, loader: "AutoLoader[Any]") -> None:
         """
@@ -106,8 +106,8 @@ class FirstBatches:
             raise KeyboardInterrupt
         self.workers.is_confirmed = True
         loader._take_plan(found.plan)
-        if self.known.recalled is not None:
-            self._rely_on(self.known.recalled, loader)
+        assert self.known.recalled is not None  # it was kept
+        self._rely_on(self.known.recalled, loader)
 
     def note_batch(self, loader: "AutoLoader[Any]") -> None:
         """
@@ -155,23 +155,23 @@ class FirstBatches:
 
         What the last epoch took stands against what the model says: workers may have become faster since, by a cache.
         """
-        begun, took = self._epochs_begun - 1, loader._course.recorder.last_seconds
+        begun, last = self._epochs_begun - 1, loader._course.recorder.last_times
         profile, plan = self.known.profile, loader.plan
-        if begun < 2 or begun & (begun - 1) or took is None or profile is None or self.workers.is_to_confirm:
+        if begun < 2 or begun & (begun - 1) or last is None or profile is None or self.workers.is_to_confirm:
             return
         if world_size() > 1 or not plan.value("num_workers") or plan.value("backend") != "process":
             return
-        if not may_choose(loader) or keeps_order(loader) or plan.choices["num_workers"].rule == FEWER_AFTER_DEATHS:
+        if not may_choose(loader) or keeps_order(loader):
             return
-        batches, left = batches_of(loader), expected_epochs_left(loader.epochs, begun)
-        outlook, other = Outlook(batches, batches, left), self._plan_by(loader, profile, batches)
-        workers = plan.value("num_workers")
-        if other.value("num_workers") <= workers and not self.known.has_tried_more(profile, workers):
-            other = self._plan_by(loader, profile, batches, with_trials=False)
-        if not _gains(loader, profile, plan, other, outlook, most_seconds=took * (1 + left)):
+        batches, workers = batches_of(loader), plan.value("num_workers")
+        outlook = Outlook(batches, batches, expected_epochs_left(loader.epochs, begun))
+        tried, other = self.known.totals(loader, profile, outlook), self._plan_by(loader, profile, batches)
+        if other.value("num_workers") <= workers and self.known.is_beyond_trials(profile, workers):
+            tried, other = {}, self._plan_by(loader, profile, batches, with_trials=False)
+        if not _gains(loader, profile, plan, other, outlook, tried=tried, last=last):
             return
         started = settled_plan(loader, other)
-        if started.obstacle is None and _gains(loader, profile, plan, started.plan, outlook):
+        if started.obstacle is None and _gains(loader, profile, plan, started.plan, outlook, tried=tried, last=last):
             logger.info("after %d epochs as many are expected again", begun)
             loader._take_plan(other)
 
@@ -286,6 +286,17 @@ class FirstBatches:
         finally:
             self.traces.end()
 
+    def note_unseen(self, loader: "AutoLoader[Any]") -> None:
+        """
+        Note that batches load in this process unseen, and that workers may start later.
+        """
+        if not loader.plan.value("num_workers") and not may_choose(loader):
+            return
+        if self.traces is None:
+            self.traces = FetchTraces(loader.dataset)
+            self.traces.begin(looks_at_positions=False)
+        self._has_unseen = True
+
     def choose(self, loader: "AutoLoader[Any]", batches_left: int | None) -> None:
         """
         Choose anew for *loader*, by what was measured, where batches load inline and as far as the user has not chosen.
@@ -330,6 +341,9 @@ class FirstBatches:
         """
         if self.traces is None:
             return False
+        if self._has_unseen:
+            self._has_unseen = False
+            self.traces.suspect_new_files()
         if self.traces.has_open_files or method_name(plan.value("multiprocessing_context")) != "fork":
             self.traces.undo()
         return self.traces.has_open_files
@@ -350,7 +364,8 @@ def _gains(
     plan: Plan,
     outlook: Outlook,
     *,
-    most_seconds: float = NO_LIMIT,
+    tried: Mapping[int, float] = MappingProxyType({}),
+    last: tuple[float, float] | None = None,
 ) -> bool:
     """
     Return whether what is left is loaded sooner by another plan, whose workers have to start, than as before.
@@ -361,15 +376,21 @@ def _gains(
         before: What it loads by; its workers run.
         plan: The other plan.
         outlook: What is left.
-        most_seconds: What that takes at most as before.
+        tried: By trials, the seconds that all of it takes by number of workers; without both numbers, the model tells.
+        last: How long the last epoch took, and how much of that was spent in waiting: no more can be gained.
     """
     is_forked, cpus = method_name(plan.value("multiprocessing_context")) == "fork", cpus_of_rank(loader._facts)
     workers, now = before.value("num_workers"), plan.value("num_workers")
     if workers == now:
         return False
-    staying = total_seconds(profile, workers, cpus, outlook, is_forked=is_forked)
-    staying -= start_seconds(profile, workers, cpus, is_forked=is_forked)
-    return total_seconds(profile, now, cpus, outlook, is_forked=is_forked) < min(staying, most_seconds)
+    starts = {each: start_seconds(profile, each, cpus, is_forked=is_forked) for each in (workers, now)}
+    if not starts.keys() <= tried.keys():
+        tried = {each: total_seconds(profile, each, cpus, outlook, is_forked=is_forked) for each in starts}
+    staying, changing = tried[workers] - starts[workers], tried[now]
+    if last is not None:
+        took, waited = (seconds * (1 + outlook.epochs_left) for seconds in last)
+        staying, changing = min(staying, took), max(changing, starts[now] + took - waited)
+    return changing < staying
 
 
 def _goes_one_by_one(loader: "AutoLoader[Any]") -> bool:

@@ -2,6 +2,7 @@
 What is known of what a loader's batches cost, from this run or an earlier one, and the plan that follows from it.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..calibration import Calibration
@@ -13,7 +14,7 @@ from ..profiling.inspect import length_of
 from ..records import NO_LIMIT
 from ..store import Store
 from ..traits import Profile
-from ..tuning.candidates import Situation, choose
+from ..tuning.candidates import Situation, fewest_of, totals_of
 from .confirming import is_like
 from .remembering import Remembered, TrialStep, key_of, recall, remember
 from .request import keeps_order, may_choose, request_of
@@ -83,15 +84,21 @@ class Knowledge:
         kept = Remembered(profile) if fitting is None else fitting._replace(profile=profile)
         remember(self._store, self._key, kept)
 
-    def keep_calibration(self, loader: "AutoLoader[Any]", found: Calibration) -> None:
+    def keep_calibration(self, loader: "AutoLoader[Any]", found: Calibration, failed: Iterable[int]) -> None:
         """
         Keep what a calibration has found, for this run and for the next one.
+
+        Args:
+            loader: The loader.
+            found: What it has found.
+            failed: Numbers of workers whose trial failed.
         """
         choice = found.plan.choices["num_workers"]
         best = choice.value if choice.rule == "num_workers.calibrated" else None
         self.identify(loader)
         steps = tuple(TrialStep(each.num_workers, each.step_seconds, each.first_batch_seconds) for each in found.trials)
-        self.recalled = Remembered(found.profile, best, choice.because, steps)
+        train = found.profile.step_seconds or 0.0
+        self.recalled = Remembered(found.profile, best, choice.because, steps, tuple(failed), train)
         remember(self._store, self._key, self.recalled)
 
     def forget(self) -> None:
@@ -119,34 +126,39 @@ class Knowledge:
             epochs_left: Epochs that are expected after it.
             with_trials: Whether trials decide, where there were some.
         """
-        measured = Measured(profile, Outlook(batches_left, batches_of(loader), epochs_left))
-        found = self._fitting(profile) if with_trials else None
+        outlook = Outlook(batches_left, batches_of(loader), epochs_left)
+        measured, found = Measured(profile, outlook), self._fitting(profile) if with_trials else None
         if found is not None:
-            measured = measured._replace(best=_best(loader, found, measured), trials=found.trials)
+            totals = self.totals(loader, profile, outlook) if found.best is not None else {}
+            best = fewest_of(totals) if totals else found.best
+            measured = measured._replace(best=best, trials=found.trials)
         return recommend(loader._facts, loader._traits, request_of(loader), measured)
 
-    def has_tried_more(self, profile: Profile, workers: int) -> bool:
+    def totals(self, loader: "AutoLoader[Any]", profile: Profile, outlook: Outlook) -> dict[int, float]:
         """
-        Return whether trials ran with more workers than so many, where a sample still costs what it did then.
+        Return the seconds that all that is left takes by trials, by number of workers; empty where none fit.
         """
         found = self._fitting(profile)
-        return found is not None and any(step.num_workers > workers for step in found.steps)
+        if found is None or not found.steps:
+            return {}
+        is_forked = method_name(loader.plan.value("multiprocessing_context")) == "fork"
+        cpus, most = cpus_of_rank(loader._facts), max(step.num_workers for step in found.steps)
+        steps = {step.num_workers: step.step_seconds for step in found.steps}
+        if 0 in steps:  # with workers, loading and training go side by side
+            steps[0] += max(0.0, (profile.step_seconds or 0.0) - found.train_seconds)
+        starts = {step.num_workers: step.first_batch_seconds for step in found.steps}
+        return totals_of(Situation(profile, cpus, most, outlook, is_forked), steps, starts)
+
+    def is_beyond_trials(self, profile: Profile, workers: int) -> bool:
+        """
+        Return whether no trial ran, or failed, with more workers than so many.
+        """
+        found = self._fitting(profile)
+        tried = () if found is None else (*(step.num_workers for step in found.steps), *found.failed)
+        return all(each <= workers for each in tried)
 
     def _fitting(self, profile: Profile) -> Remembered | None:
         """
         Return what was found before by trials, where a sample still costs what it did then.
         """
         return self.recalled if self.recalled is not None and is_like(profile, self.recalled.profile) else None
-
-
-def _best(loader: "AutoLoader[Any]", found: Remembered, measured: Measured) -> int | None:
-    """
-    Return the number of workers that trials show to be the best one for what is left.
-    """
-    if found.best is None or not found.steps:
-        return found.best
-    is_forked = method_name(loader.plan.value("multiprocessing_context")) == "fork"
-    cpus, most = cpus_of_rank(loader._facts), max(step.num_workers for step in found.steps)
-    situation = Situation(measured.profile, cpus, most, measured.outlook, is_forked)
-    steps = {step.num_workers: step.step_seconds for step in found.steps}
-    return choose(situation, steps, {step.num_workers: step.first_batch_seconds for step in found.steps})

@@ -66,7 +66,7 @@ class _Source:
         Return what the rest of the epoch comes from, loaded by other settings, and give it to the iterator, too.
         """
         iterator = self.iterator
-        if iterator.is_running:  # or another thread has closed the loader meanwhile
+        if iterator.is_running:  # what chooses may have closed the loader
             iterator.continue_with(*self._continue_elsewhere(self._loader, self._inner, settings))
         return iterator.source
 
@@ -119,9 +119,12 @@ class _Inline(_Source):
         """
         loader = self._loader
         with loader._inners.lock:
+            if not self.iterator.is_running:  # another thread has closed the loader meanwhile
+                return self.iterator.source
             self._choose()
             settings = settings_to_start(loader, stacklevel=5)
             if not settings.get("num_workers") and loader.plan.value("backend") != "thread":
+                loader._first.note_unseen(loader)
                 is_single = loader._first.loads_at_one_thread(loader.plan)
                 return self._stay(self._at_one_thread if is_single else self._source)
             return self._continue(settings)
@@ -232,6 +235,8 @@ class FromWorkers(_Source):
         """
         loader, inner = self._loader, self._inner
         with loader._inners.lock:
+            if not self.iterator.is_running:
+                return self.iterator.source
             if self._settings is None:
                 if not loader._first.choose_by_found(loader, batches_left(inner)):
                     return self._stay(self._source)

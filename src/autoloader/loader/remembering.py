@@ -49,6 +49,10 @@ class Remembered(NamedTuple):
     """What a calibration saw, in a clause; empty where there was none."""
     steps: tuple[TrialStep, ...] = ()
     """What each trial saw; empty where there was none that ran."""
+    failed: tuple[int, ...] = ()
+    """Numbers of workers whose trial failed."""
+    train_seconds: float = 0.0
+    """The training's own step within the steps of the trials."""
 
 
 def key_of(loader: "AutoLoader[Any]", request: LoaderRequest) -> dict[str, Any]:
@@ -91,14 +95,18 @@ def recall(store: Store, key: dict[str, Any]) -> Remembered | None:
         profile = from_json(Profile, value.get("profile"))
         best, trials = value.get("best"), value.get("trials")
         steps = tuple(TrialStep(*each) for each in value.get("steps", ()))
+        failed, train = tuple(value.get("failed", ())), value.get("train_seconds", 0.0)
     except (TypeError, ValueError) as error:
         logger.info("store: what was kept is no profile: %s", error)
         return None
-    are_counts = all(type(each) is int and each >= 0 for each in (best or 0, *(step.num_workers for step in steps)))
-    are_times = all(type(each) is float and 0 <= each < NO_LIMIT for step in steps for each in step[1:])
+    counts = (0 if best is None else best, *(step.num_workers for step in steps), *failed)
+    are_counts = all(type(each) is int and each >= 0 for each in counts)
+    are_times = all(
+        type(each) is float and 0 <= each < NO_LIMIT for each in (train, *(each for step in steps for each in step[1:]))
+    )
     if not isinstance(trials, str) or not are_counts or not are_times or not _is_possible(profile):
         return None
-    return Remembered(profile, best, trials, steps)
+    return Remembered(profile, best, trials, steps, failed, train)
 
 
 def _is_possible(profile: Profile) -> bool:
@@ -113,8 +121,7 @@ def remember(store: Store, key: dict[str, Any], found: Remembered) -> None:
     """
     Keep what was found, if the store keeps anything.
     """
-    steps = [list(each) for each in found.steps]
-    value = {"profile": to_json(found.profile), "best": found.best, "trials": found.trials, "steps": steps}
+    value = {**found._asdict(), "profile": to_json(found.profile)}
     store.write(KIND, key, value, about=_describe(key, found.profile))
     if store.problem is not None:
         logger.info("store: %s", store.problem)

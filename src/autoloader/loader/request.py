@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..plan import LoaderRequest
 from ..policy import can_be_measured
-from .starting import is_users
+from .starting import FEWER_AFTER_DEATHS, is_users
 
 if TYPE_CHECKING:
     from .auto_loader import AutoLoader
@@ -29,9 +29,11 @@ def request_of(loader: "AutoLoader[Any]") -> LoaderRequest:
 def may_choose(loader: "AutoLoader[Any]") -> bool:
     """
     Return whether the number of workers is ours, and neither a given plan nor a rule alone decides it.
+
+    Fewer of them after deaths stay fewer: memory is as short as before.
     """
     context = loader.plan.value("multiprocessing_context")
-    is_given = loader._has_given_plan
+    is_given = loader._has_given_plan or loader.plan.choices["num_workers"].rule == FEWER_AFTER_DEATHS
     return not is_given and can_be_measured(loader._facts, loader._traits, request_of(loader), context)
 
 

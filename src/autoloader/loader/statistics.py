@@ -330,15 +330,18 @@ class Recorder:
         return max((each.batches for each in self._state[1] if each.is_exhausted), default=None)
 
     @property
-    def last_seconds(self) -> float | None:
+    def last_times(self) -> tuple[float, float] | None:
         """
-        Return how long the last epoch took that has begun; ``None`` where there was none, or it was left early.
+        Return how many seconds the last epoch took that has begun, and how many of them the loop waited for batches.
+
+        ``None`` where there was none, or it was left early.
         """
         last = self._state[1][-1:]
         if not last or not last[0].is_exhausted:
             return None
         sums = last[0].sums()
-        return sums.first_batch_seconds + sums.step_seconds
+        first = sums.first_batch_seconds
+        return first + sums.step_seconds, first + sums.wait_seconds
 
     def most_before_leaving(self, epochs: int) -> int | None:
         """

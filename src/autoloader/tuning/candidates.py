@@ -151,7 +151,16 @@ def choose(situation: Situation, steps: Mapping[int, float], starts: Mapping[int
         steps: The seconds of a step, by number of workers.
         starts: The seconds to the first batch, by number of workers.
     """
-    totals = totals_of(situation, steps, starts)
+    return fewest_of(totals_of(situation, steps, starts))
+
+
+def fewest_of(totals: Mapping[int, float]) -> int:
+    """
+    Return the fewest workers with which all that is left takes hardly longer than with the best.
+
+    Args:
+        totals: The seconds that it takes, by number of workers, the smallest number first.
+    """
     best = min(totals.values())
     return next(workers for workers, total in totals.items() if total <= GOOD_ENOUGH * best)
 
