@@ -76,7 +76,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--quick", action="store_true", help="under 15 minutes: fewer batches, counts and rounds")
-    length.add_argument("--long", action="store_true", help="score runs of 10 seconds and longer, of autoloader only")
+    length.add_argument("--long", action="store_true", help="score runs of about 10 seconds, of autoloader only")
     parser.add_argument("--only", metavar="NAME", action="append", help="only this workload; may be given again")
     parser.add_argument("--seed", type=int, metavar="N", help="add three unseen workloads drawn from N")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all raw numbers")

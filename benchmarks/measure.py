@@ -6,8 +6,8 @@ which import side by side; then one after the other runs, while the others wait.
 workers, and then prefetching and persistence at the best of them, once each; nothing of it is scored. *Scoring* runs
 the best again beside the peers, in rounds whose order is drawn anew, with a control: the best of the screening once
 more. Settings that are the same share their runs, so that their ratio is one as it should be; who chooses in the run
-does so in each round. Where runs are to last some seconds, the scored ones have more epochs than the screened ones,
-and workers that stay. The best setting is the one with the least median of the scored rounds, of those that the
+does so in each round. Where runs are to last some seconds, they have more epochs, the scored ones most, and workers
+that stay. The best setting is the one with the least median of the scored rounds, of those that the
 screening found and those that peers have by rule; being chosen from these very rounds, it has luck on its side,
 against ours.
 """
@@ -32,6 +32,11 @@ from .environments import python_of
 from .paired import Median, median_with_interval, paired_ratios
 
 CONTROL = "control"
+
+MARGIN = 1.2
+"""
+Runs that are to last some seconds are planned so much longer: no two take the same time, and later epochs take less.
+"""
 
 AT_A_TIME = 8
 """
@@ -107,6 +112,8 @@ class Effort:
     """When a run is ended."""
     is_quick: bool = False
     """Whether each epoch has the workload's *quick_batches*."""
+    screened_seconds: float = 0.0
+    """How long the screening's best run lasts at least, by more epochs: starting workers weighs less then."""
     least_seconds: float = 0.0
     """How long a scored run of the best setting lasts at least: it has as many epochs as that takes."""
     scored: tuple[str, ...] = peers.PEERS
@@ -114,7 +121,7 @@ class Effort:
 
 
 QUICK = Effort(counts=(0, 2, 4, 8), refined=1, finalists=2, rounds=3, timeout_seconds=60.0, is_quick=True)
-LONG = Effort(finalists=3, least_seconds=10.0, scored=(peers.OURS, peers.CALIBRATED))
+LONG = Effort(finalists=3, screened_seconds=1.0, least_seconds=10.0, scored=(peers.OURS, peers.CALIBRATED))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,7 +191,8 @@ def screen(run: Runner, effort: Effort, epochs: int) -> tuple[dict[str, Run], li
     """
     Try settings once each, and return all runs by key and the finalists, best first.
 
-    Persistence is tried only where there is a second epoch: it changes nothing before.
+    Persistence is tried only where there is a second epoch: it changes nothing before. Where runs are to last, workers
+    stay in all of them.
 
     Raises:
         ValueError: No run succeeded.
@@ -195,9 +203,11 @@ def screen(run: Runner, effort: Effort, epochs: int) -> tuple[dict[str, Run], li
         new = list({each.key: each for each in settings if each.key not in tried}.values())
         tried.update((each.key, (each, result)) for each, result in zip(new, run(new), strict=True))
 
-    run_all(plain(count) for count in effort.counts)
+    lasts = effort.least_seconds > 0
+    run_all(kept(plain(count)) if lasts else plain(count) for count in effort.counts)
     best = ranked(tried.values())[: effort.refined]
-    run_all(other for each in best for other in refinements(each, epochs))
+    stays = (True,) if lasts else (False, True) if epochs > 1 else (False,)
+    run_all(other for each in best for other in refinements(each, stays))
     finalists = ranked(tried.values())[: effort.finalists]
     if not finalists:
         reasons = "; ".join(f"{key}: {result.error}" for key, (_, result) in tried.items())
@@ -213,14 +223,13 @@ def ranked(tried: Iterable[tuple[Setting, Run]]) -> list[Setting]:
     return [setting for _, setting in sorted(good, key=lambda pair: pair[0])]
 
 
-def refinements(setting: Setting, epochs: int) -> list[Setting]:
+def refinements(setting: Setting, stays: Sequence[bool]) -> list[Setting]:
     """
-    Return *setting* with each prefetching and persistence, none without workers.
+    Return *setting* with each prefetching, and persistence as in *stays*; none without workers.
     """
     workers = setting.settings["num_workers"]
     if workers == 0:
         return []
-    stays = (False, True) if epochs > 1 else (False,)
     return [plain(workers, prefetch_factor=each, persistent_workers=stay) for each in (2, 4) for stay in stays]
 
 
@@ -263,19 +272,26 @@ def measure(
         theirs: The peers' settings.
     """
     screening, finalists = screen(run_for(epochs), effort, epochs)
-    shortest = screening[finalists[0].key].wall_seconds
-    repeats = max(1, math.ceil(effort.least_seconds / shortest)) if shortest else 1
-    if repeats > 1:
-        finalists = [kept(each) for each in finalists]
-    runs = score(run_for(epochs * repeats), [*finalists, *theirs.values()], finalists[0], effort.rounds, name)
+    longer = lengthened(epochs, screening[finalists[0].key], effort.screened_seconds)
+    if longer > epochs:
+        screening, finalists = screen(run_for(longer), effort, longer)
+    longer = lengthened(longer, screening[finalists[0].key], effort.least_seconds)
+    runs = score(run_for(longer), [*finalists, *theirs.values()], finalists[0], effort.rounds, name)
     return Measured(
         workload=name,
         screening=screening,
         rounds={key: tuple(each) for key, each in runs.items()},
         finalists=tuple(dict.fromkeys(setting.key for setting in finalists)),
         peers={peer: setting.key for peer, setting in theirs.items()},
-        epochs=epochs * repeats,
+        epochs=longer,
     )
+
+
+def lengthened(epochs: int, run: Run, least_seconds: float) -> int:
+    """
+    Return how many epochs let a run last so long, and a little longer; no fewer than it had.
+    """
+    return max(epochs, math.ceil(epochs * MARGIN * least_seconds / (run.wall_seconds or math.inf)))
 
 
 def kept(setting: Setting) -> Setting:

@@ -2,7 +2,7 @@
 Tells what was measured: a table with a row a workload, and what it means.
 
 ``python -m benchmarks.report FILE...`` puts together what several runs wrote with ``--json``, and prints Markdown. With
-``--write`` it puts the tables of the committed runs, or of these files, into the README and the docs.
+``--write`` it puts the tables of the committed runs into the README and the docs.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from .results import INTERVAL, Results, as_json, merge, parse
 
 ROOT = Path(__file__).parent.parent
 COMMITTED = Path(__file__).parent / "results" / "full.json"
+COMMITTED_LONG = COMMITTED.with_name("long.json")
 README, PAGE = ROOT / "README.md", ROOT / "docs" / "reference" / "benchmark.md"
 
 WHO = {
@@ -39,11 +40,16 @@ What the README calls the peers.
 """
 
 
+_FIRST_CELL = "| workload |"
+
+
 def render_summary(results: Results) -> str:
     """
     Return as Markdown how far each peer is from the best settings, over all workloads that it ran.
     """
-    rows = ["| who chooses the settings | geometric mean | minimum | workloads |", "| --- | --- | --- | --- |"]
+    length = results.effort.least_seconds
+    header = f"in runs of about {length:g} seconds" if length else "who chooses the settings"
+    rows = [f"| {header} | geometric mean | minimum | workloads |", "| --- | --- | --- | --- |"]
     for peer in results.effort.scored:
         ratios = _ratios(results.workloads, peer)
         mean, least = (f"{geometric_mean(ratios):.2f}", f"{min(ratios):.2f}") if ratios else ("-", "-")
@@ -66,13 +72,26 @@ def with_table(text: str, table: str) -> str:
     return f"{text[: at + 1]}{table}{text[end:] if end >= 0 else chr(10)}"
 
 
-def write_pages(results: Results) -> None:
+def with_results(page: str, *results: Results) -> str:
+    """
+    Return the docs' page with its tables, and all that is told below them, made anew.
+
+    What stands before the first of them stays, and so does each heading of a further one, with its text.
+    """
+    before, *further = page.split("\n## ")
+    heads = [before.partition(_FIRST_CELL)[0], *("\n## " + each.partition(_FIRST_CELL)[0] for each in further)]
+    return "".join(f"{head}{render_markdown(found)}\n" for head, found in zip(heads, results, strict=True))
+
+
+def write_pages(short: Results, long: Results) -> None:
     """
     Put the tables into the README and the page of the docs.
     """
-    README.write_text(with_table(README.read_text(encoding="utf-8"), render_summary(results)), encoding="utf-8")
-    before, _, _ = PAGE.read_text(encoding="utf-8").partition("| workload |")
-    PAGE.write_text(f"{before}{render_markdown(results)}\n", encoding="utf-8")
+    readme = README.read_text(encoding="utf-8")
+    for results in (short, long):
+        readme = with_table(readme, render_summary(results))
+    README.write_text(readme, encoding="utf-8")
+    PAGE.write_text(with_results(PAGE.read_text(encoding="utf-8"), short, long), encoding="utf-8")
 
 
 def render(results: Results) -> str:
@@ -207,7 +226,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.json:
             options.json.write_text(json.dumps(as_json(results), indent=1) + "\n", encoding="utf-8")
         if options.write:
-            write_pages(results)
+            write_pages(_read(COMMITTED), _read(COMMITTED_LONG))
     except (OSError, ValueError) as error:
         parser.error(str(error))
     print(render_markdown(results))

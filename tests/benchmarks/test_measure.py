@@ -28,7 +28,7 @@ from benchmarks.measure import (
     screen,
 )
 from benchmarks.peers import Facts
-from benchmarks.report import main, render, render_markdown, render_summary, with_table
+from benchmarks.report import main, render, render_markdown, render_summary, with_results, with_table
 from benchmarks.results import Host, Results, as_json, merge, parse
 
 from benchmarks import report
@@ -146,20 +146,26 @@ def test_best_may_be_a_peers_setting_that_the_screening_had_missed() -> None:
 
 def test_long_runs_have_as_many_epochs_as_the_best_needs_and_workers_that_stay() -> None:
     """
-    Ten epochs of 1.2 seconds last long enough, screened are runs of one; other peers have no column.
+    Best is another setting where runs last: it is looked for in 10 epochs, for three seconds and a fifth.
+
+    Twelve seconds and a fifth are 24 epochs of 0.6 seconds then. Other peers have no column.
     """
-    effort = replace(EFFORT, least_seconds=12.0, scored=("policy", "auto_loader"))
-    asked: dict[int, Lookup] = {}
-
-    def run_for(epochs: int) -> Lookup:
-        one = {"2w prefetch 2": 1.2, "0w": 1.3, "1w prefetch 2": 1.4}
-        more = {"0w": 14.0, "auto_loader": 28.0}
-        return asked.setdefault(epochs, Lookup(one) if epochs == 1 else Lookup(more, other=15.0))
-
-    found = measure("waiting", run_for, effort, 1, peer_settings(FACTS, scored=effort.scored))
-    assert (list(asked), found.epochs) == ([1, 10], 10)
+    effort = replace(EFFORT, screened_seconds=3.0, least_seconds=12.0, scored=("policy", "auto_loader"))
+    short = Lookup({"0w": 0.37})
+    longer = Lookup({"2w prefetch 2 persistent": 6.1, "0w": 6.5, "1w prefetch 2 persistent": 8.0}, other=20.0)
+    scored = Lookup({"0w": 14.0, "auto_loader": 28.0}, other=15.0)
+    found = measure(
+        "waiting",
+        {1: short, 10: longer, 24: scored}.__getitem__,
+        effort,
+        1,
+        peer_settings(FACTS, scored=effort.scored),
+    )
+    assert found.epochs == 24
     assert found.finalists == ("2w prefetch 2 persistent", "0w", "1w prefetch 2 persistent")
-    assert set(asked[10].asked) == {*found.finalists, "policy", "auto_loader"}
+    assert set(longer.asked) == set(found.screening)
+    assert all(key == "0w" or key.endswith(" persistent") for key in [*short.asked, *longer.asked])
+    assert set(scored.asked) == {*found.finalists, "policy", "auto_loader"}
     assert found.best == "0w"
     lines = render(results(found, effort=effort)).splitlines()
     assert lines[0].split() == ["workload", "best", "setting", "seconds", "policy", "auto_loader", "A/A"]
@@ -316,11 +322,23 @@ def test_table_of_a_page_is_replaced_and_nothing_else() -> None:
 
 def test_pages_show_the_committed_runs() -> None:
     """README and docs have the tables of the raw numbers; ``python -m benchmarks.report --write`` puts them there."""
-    committed = parse(report.COMMITTED.read_text(encoding="utf-8"))
+    short, long = (parse(path.read_text(encoding="utf-8")) for path in (report.COMMITTED, report.COMMITTED_LONG))
     readme, page = (path.read_text(encoding="utf-8") for path in (report.README, report.PAGE))
-    assert with_table(readme, render_summary(committed)) == readme
-    assert page.endswith(f"{render_markdown(committed)}\n")
-    assert len(committed.workloads) == 20
+    assert with_table(readme, render_summary(short)) == readme
+    assert with_table(readme, render_summary(long)) == readme
+    assert with_results(page, short, long) == page
+    assert page.count(render_markdown(long)) == 1
+    assert len(short.workloads) == 20
+    assert long.effort.least_seconds == 10
+
+
+def test_results_of_a_page_are_made_anew_below_its_own_text() -> None:
+    """A second table has a heading and a text of its own; what was told below the first one goes."""
+    first, second = results(measured("one")), results(measured("two"))
+    page = "# Page\n\nText.\n\n| workload | old |\n\nOld note.\n\n## More\n\nOther text.\n\n| workload | older |\n"
+    made = f"# Page\n\nText.\n\n{render_markdown(first)}\n\n## More\n\nOther text.\n\n{render_markdown(second)}\n"
+    assert with_results(page, first, second) == made
+    assert with_results(made, first, second) == made
 
 
 def test_finish_ends_a_process_that_takes_too_long() -> None:
