@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, get_worker_info
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 import datasets
 from autoloader import AutoLoader, auto_loader
@@ -41,6 +42,23 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.01)
     return condition()
+
+
+class NeverComes(Dataset[int]):
+    """
+    Samples that say when they are asked for, and take for ever.
+    """
+
+    def __init__(self, begun: Path) -> None:
+        self.begun = begun
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> int:
+        self.begun.touch()
+        time.sleep(600)
+        return index
 
 
 def test_making_a_loader_starts_nothing_and_runs_nothing_of_the_dataset() -> None:
@@ -198,6 +216,20 @@ def test_iterator_of_a_closed_loader_says_so() -> None:
 
 
 @pytest.mark.slow_spawn
+@pytest.mark.slow_spawn
+def test_loop_that_waits_while_another_thread_closes_its_loader_ends_with_an_error(tmp_path: Path) -> None:
+    """
+    It neither waits for ever nor ends as if all had been served.
+    """
+    loader = auto_loader(NeverComes(tmp_path / "begun"), 4, num_workers=2)
+    closing = threading.Thread(target=lambda: wait_until((tmp_path / "begun").exists) and loader.close())
+    closing.start()
+    with pytest.raises(LoaderClosedError):
+        list(loader)
+    closing.join()
+    assert children() == 0
+
+
 def test_exhausted_iterator_stays_exhausted() -> None:
     """
     After the last batch comes StopIteration, again and again, also after close().

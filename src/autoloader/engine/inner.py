@@ -283,6 +283,13 @@ class InnerLoader:
         self.has_failed = False
         return self._source
 
+    def refuse(self, error: Exception) -> None:
+        """
+        Let whoever waits for a batch of the workers, in another thread, get this error instead.
+        """
+        if isinstance(self._source, WatchedIterator):
+            self._source.refuse(error)
+
     def stop_timing(self) -> None:
         """
         Load on without the clock.

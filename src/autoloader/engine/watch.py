@@ -163,8 +163,9 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
 
     def refuse(self, error: Exception) -> None:
         """
-        Give nothing but this error from now on.
+        Give nothing but this error from now on, to a thread that waits for a batch already, too.
         """
+        self._broken_by = type(error), error.args
 
         def give() -> Any:
             raise _made_anew(type(error), error.args)
@@ -256,6 +257,8 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
         try:
             found = True, self._receive(seconds)
         except queue.Empty:
+            if self._broken_by is not None:
+                raise _made_anew(*self._broken_by) from None
             self._raise_deaths(None)
             self._tell_of_silence()
             return False, None

@@ -65,17 +65,16 @@ class LoaderIterator:
     def __next__(self) -> Any:
         begun = perf_counter()
         while True:
+            source = self.source
             try:
-                batch = next(self.source)
+                batch = next(source)
                 break
             except StopIteration as error:
-                if self.inner is not None and self.is_running and self.inner.has_stopped_early():
-                    self.inner.note_failed(error)
-                else:
-                    self._finish()
-                raise
+                if not self._is_closed_since(source):
+                    self._note_stopped(error)
+                    raise
             except Exception as error:
-                if not self._survives(error):
+                if not (self._is_closed_since(source) or self._survives(error)):
                     raise
             except BaseException as error:
                 if self.inner is not None:
@@ -96,6 +95,21 @@ class LoaderIterator:
         if issued is not None and issued.count == self._batches and not issued.outstanding:
             self._complete()
         return batch
+
+    def _note_stopped(self, error: StopIteration) -> None:
+        """
+        Note the end of the epoch, or an error of the dataset's that looks like it.
+        """
+        if self.inner is not None and self.is_running and self.inner.has_stopped_early():
+            self.inner.note_failed(error)
+        else:
+            self._finish()
+
+    def _is_closed_since(self, source: Any) -> bool:
+        """
+        Return whether another thread has closed the loader while *source* was waited for: the one in its place says so.
+        """
+        return not self.is_running and self.source is not source
 
     def _survives(self, error: Exception) -> bool:
         """
@@ -188,6 +202,8 @@ class LoaderIterator:
             self.is_running = False
             text = describe("loader.closed", served=self._progress.served_batches)
             self.source = _Ended(LoaderClosedError, text)
+            if self.inner is not None:
+                self.inner.refuse(LoaderClosedError(text))
         if self.inner is not None:
             self.inner.close()
             self.inner = self._deaths = self._silence = None
