@@ -33,6 +33,11 @@ from .paired import Median, median_with_interval, paired_ratios
 
 CONTROL = "control"
 
+HOPELESS = 2.0
+"""
+Where runs last, a setting that took so many times as long as the best in the screening is not scored.
+"""
+
 MARGIN = 1.2
 """
 Runs that are to last some seconds are planned so much longer: no two take the same time, and later epochs take less.
@@ -192,7 +197,7 @@ def screen(run: Runner, effort: Effort, epochs: int) -> tuple[dict[str, Run], li
     Try settings once each, and return all runs by key and the finalists, best first.
 
     Persistence is tried only where there is a second epoch: it changes nothing before. Where runs are to last, workers
-    stay in all of them.
+    stay in all of them, and what is hopeless is no finalist.
 
     Raises:
         ValueError: No run succeeded.
@@ -208,19 +213,20 @@ def screen(run: Runner, effort: Effort, epochs: int) -> tuple[dict[str, Run], li
     best = ranked(tried.values())[: effort.refined]
     stays = (True,) if lasts else (False, True) if epochs > 1 else (False,)
     run_all(other for each in best for other in refinements(each, stays))
-    finalists = ranked(tried.values())[: effort.finalists]
+    finalists = ranked(tried.values(), HOPELESS if lasts else math.inf)[: effort.finalists]
     if not finalists:
         reasons = "; ".join(f"{key}: {result.error}" for key, (_, result) in tried.items())
         raise ValueError(f"No screened setting ran: {reasons}. Mend the workload.")
     return {key: result for key, (_, result) in tried.items()}, finalists
 
 
-def ranked(tried: Iterable[tuple[Setting, Run]]) -> list[Setting]:
+def ranked(tried: Iterable[tuple[Setting, Run]], most_times: float = math.inf) -> list[Setting]:
     """
-    Return the settings whose runs succeeded, the fastest first.
+    Return the settings whose runs succeeded, the fastest first, and none that took over *most_times* as long as that.
     """
     good = [(result.wall_seconds, setting) for setting, result in tried if result.wall_seconds is not None]
-    return [setting for _, setting in sorted(good, key=lambda pair: pair[0])]
+    least = min((seconds for seconds, _ in good), default=0.0)
+    return [setting for seconds, setting in sorted(good, key=lambda pair: pair[0]) if seconds <= most_times * least]
 
 
 def refinements(setting: Setting, stays: Sequence[bool]) -> list[Setting]:

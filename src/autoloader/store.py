@@ -200,15 +200,18 @@ class Store:
         return sorted(found, key=lambda entry: entry.written)
 
     @staticmethod
-    def about(entry: "Entry") -> str:
+    def about(entry: "Entry") -> tuple[str, str | None]:
         """
-        Return what a file says that it is; empty where it does not, or cannot be read.
+        Return what a file says that it is, empty where it does not, and why it cannot be used, where it cannot.
         """
-        with contextlib.suppress(OSError, ValueError, RecursionError):
+        try:
             document = json.loads(_patiently(entry.path.read_bytes))
-            about = document.get("about") if isinstance(document, dict) else None
-            return about if isinstance(about, str) else ""
-        return ""
+        except (OSError, ValueError, RecursionError) as error:
+            return "", f"cannot be read: {_reason(error)}"
+        if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+            return "", "was not written by this version"
+        about = document.get("about")
+        return about if isinstance(about, str) else "", None
 
     def is_ours(self) -> bool:
         """

@@ -79,6 +79,13 @@ def test_screen_leaves_out_a_failed_setting() -> None:
     assert "0w" not in [each.key for each in finalists]
 
 
+def test_setting_that_takes_far_longer_is_not_scored() -> None:
+    """Where runs last it could not be the best, and would take most of the time."""
+    run = Lookup({"0w": 1.0, "1w prefetch 2 persistent": 2.0, "2w prefetch 2 persistent": 2.1})
+    _, finalists = screen(run, replace(EFFORT, least_seconds=10.0), epochs=1)
+    assert [each.key for each in finalists] == ["0w", "1w prefetch 2 persistent"]
+
+
 def test_screen_where_nothing_runs_is_an_error() -> None:
     """There is no best setting then."""
     failing = dict.fromkeys(("0w", "1w prefetch 2", "2w prefetch 2", "4w prefetch 2"), "no")

@@ -38,16 +38,17 @@ def test_show_lists_what_is_kept(folder: Path, capsys: pytest.CaptureFixture[str
 
 def test_line_ends_with_what_a_file_says_that_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """
-    Characters that a terminal would obey are escaped there; a file that says nothing sensible is listed all the same.
+    Characters that a terminal would obey are escaped there; a file that cannot be used is listed, and says why.
     """
     (path,) = folder.glob("plan-*.json")
-    path.write_text(json.dumps({"about": "Images of 3 samples\x1b[2J"}), encoding="utf-8")
+    path.write_text(json.dumps({"schema": 1, "about": "Images of 3 samples\x1b[2J"}), encoding="utf-8")
     assert main(["cache", "show"]) == 0
     assert capsys.readouterr().out.endswith(f"{path.name}  Images of 3 samples\\x1b[2J\n")
-    for content in ('{"about": 5}', "[]", "{", ""):
+    other, empty = "  was not written by this version", "  cannot be read: Expecting value: line 1 column 1 (char 0)"
+    for content, told in (('{"schema": 1, "about": 5}', ""), ('{"about": "x"}', other), ("[]", other), ("", empty)):
         path.write_text(content, encoding="utf-8")
         assert main(["cache", "show"]) == 0
-        assert capsys.readouterr().out.endswith(f" bytes  {path.name}\n")
+        assert capsys.readouterr().out.endswith(f" bytes  {path.name}{told}\n")
 
 
 def test_json_has_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,7 +60,7 @@ def test_json_has_the_same(folder: Path, capsys: pytest.CaptureFixture[str]) -> 
     os.utime(path, (0, 0))
     assert main(["cache", "show", "--json"]) == 0
     size, when = path.stat().st_size, "1970-01-01T00:00:00+00:00"
-    entry = {"file": path.name, "kind": "plan", "about": "three files", "written": when, "bytes": size}
+    entry = {"file": path.name, "kind": "plan", "about": "three files", "written": when, "bytes": size, "problem": None}
     assert json.loads(capsys.readouterr().out) == {"folder": str(folder), "entries": [entry]}
 
 

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from autoloader.engine import processes
 from autoloader.engine.processes import WorkerGroup, recording_context
+from autoloader.start.interrupts import let_through
 
 
 class Clock:
@@ -60,6 +62,27 @@ def test_recording_context_has_the_method_and_notes_each_process(method: str) ->
     process.start()
     BaseProcess.join(process, 60)  # it loads torch, which may take longer than a group's deadline
     assert [(each.pid, each.exitcode) for each in group.processes] == [(process.pid, 0)]
+
+
+def interrupt_at_the_end() -> None:
+    """
+    Let this process get Ctrl-C while it ends.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    let_through()
+    Finalize(None, signal.raise_signal, (signal.SIGINT,), exitpriority=10)
+
+
+@pytest.mark.parametrize("method", [pytest.param("fork", marks=NEEDS_FORK), "spawn"])
+def test_worker_that_ends_ignores_another_interrupt(method: str) -> None:
+    """
+    Its exit code would be 1 otherwise, and a traceback would be printed.
+    """
+    group = WorkerGroup()
+    process = recording_context(method, group).Process(target=interrupt_at_the_end)
+    process.start()
+    BaseProcess.join(process, 60)
+    assert process.exitcode == 0
 
 
 def test_recording_context_of_a_context_object_has_its_method() -> None:

@@ -20,8 +20,9 @@ from torch.utils.data import RandomSampler
 import datasets
 from autoloader import auto_loader, calibrate
 from autoloader.calibration import Trial
-from autoloader.errors import CalibrationError
+from autoloader.errors import CalibrationError, LoaderClosedError
 from autoloader.loader.calibrating import trials_text
+from autoloader.tuning import trials
 from loader.chosen import NEEDS_FORK, global_states, seed_all
 from tuning.subjects import (
     Noting,
@@ -300,6 +301,35 @@ def test_ctrl_c_while_trials_run_returns_what_is_known(tmp_path: Path) -> None:
     thread.join()
     assert found.stopped_by == "interrupt"
     assert still_running(tmp_path) == []
+
+
+@pytest.mark.usefixtures("measuring")
+def test_closing_the_loader_ends_a_calibration_before_its_first_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    Though its trial would never end; and the next epoch calibrates.
+    """
+    monkeypatch.setattr(trials, "WORTH", 1000.0)
+    data = Noting(tmp_path, hang, only_in_workers=True)
+    loader = auto_loader(Waiting(data), 4, calibrate=True, epochs=20)
+
+    def close() -> None:
+        deadline = monotonic() + 60
+        while len(list(tmp_path.iterdir())) < 2 and monotonic() < deadline:
+            sleep(0.01)
+        loader.close()
+
+    thread = threading.Thread(target=close)
+    thread.start()
+    with pytest.raises(LoaderClosedError, match="batches served: 0"):
+        iter(loader)
+    thread.join()
+    assert still_running(tmp_path) == []
+    data.trouble = partial(sleep, 0)
+    with loader:
+        assert len(list(loader)) == 10
+    assert loader.plan.choices["num_workers"].rule == "num_workers.calibrated"
 
 
 def test_trials_are_told_the_fastest_first_with_what_failed() -> None:

@@ -216,7 +216,6 @@ def test_iterator_of_a_closed_loader_says_so() -> None:
 
 
 @pytest.mark.slow_spawn
-@pytest.mark.slow_spawn
 def test_loop_that_waits_while_another_thread_closes_its_loader_ends_with_an_error(tmp_path: Path) -> None:
     """
     It neither waits for ever nor ends as if all had been served.
@@ -230,6 +229,34 @@ def test_loop_that_waits_while_another_thread_closes_its_loader_ends_with_an_err
     assert children() == 0
 
 
+class ClosesItsLoader(datasets.Numbers):
+    """
+    Numbers whose loader another thread closes while the fifth one is fetched in this process.
+    """
+
+    loader: Any = None
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        if index == 4:
+            closing = threading.Thread(target=self.loader.close)
+            closing.start()
+            closing.join()
+        return super().__getitem__(index)
+
+
+def test_batch_that_is_under_way_when_the_loader_is_closed_is_served_and_counted() -> None:
+    """
+    The error that follows it says so.
+    """
+    data = ClosesItsLoader(12)
+    data.loader = auto_loader(data, 2, num_workers=0)
+    batches = iter(data.loader)
+    assert [next(batches)[:, 0].tolist() for _ in range(3)] == [[0, 1], [2, 3], [4, 5]]
+    with pytest.raises(LoaderClosedError, match=r"its loader was closed \(batches served: 3\)\. Iterate"):
+        next(batches)
+
+
+@pytest.mark.slow_spawn
 def test_exhausted_iterator_stays_exhausted() -> None:
     """
     After the last batch comes StopIteration, again and again, also after close().

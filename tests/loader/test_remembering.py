@@ -281,9 +281,9 @@ def test_calibrate_true_tries_before_the_first_epoch_and_only_once(monkeypatch: 
     """
     calls: list[Any] = []
 
-    def counted(loader: Any) -> Any:
+    def counted(loader: Any, **how: Any) -> Any:
         calls.append(loader)
-        return quick(loader)
+        return quick(loader, **how)
 
     quick = functools.partial(calibrating.calibrate_loader, budget_seconds=6)
     monkeypatch.setattr(calibrating, "calibrate_loader", counted)
@@ -304,7 +304,12 @@ def test_calibration_that_needed_no_trial_is_not_made_again(store: Path, monkeyp
     """
     calls: list[Any] = []
     calibrate_it = calibrating.calibrate_loader
-    monkeypatch.setattr(calibrating, "calibrate_loader", lambda loader: calls.append(loader) or calibrate_it(loader))
+
+    def counted(loader: Any, **how: Any) -> Any:
+        calls.append(loader)
+        return calibrate_it(loader, **how)
+
+    monkeypatch.setattr(calibrating, "calibrate_loader", counted)
     monkeypatch.setitem(SECONDS, "now", 0.0)
     monkeypatch.setattr(knowledge, "is_like", lambda *_: True)  # however busy this machine is
     for _ in range(3):
@@ -321,7 +326,7 @@ def test_calibration_that_fails_lets_training_go_on(monkeypatch: pytest.MonkeyPa
     One warning with the reason, and the first batches are timed as ever.
     """
 
-    def fail(loader: Any) -> Any:
+    def fail(loader: Any, **_: Any) -> Any:
         raise CalibrationError("No process can start.\n\nTraceback")
 
     monkeypatch.setattr(calibrating, "calibrate_loader", fail)
@@ -341,7 +346,7 @@ def test_missing_main_guard_fails_a_calibration_only_where_the_user_wants_no_fal
     Training goes on then, as it does where workers cannot start.
     """
 
-    def fail(loader: Any) -> Any:
+    def fail(loader: Any, **_: Any) -> Any:
         raise MissingMainGuardError("There is no guard.")
 
     monkeypatch.setattr(calibrating, "calibrate_loader", fail)

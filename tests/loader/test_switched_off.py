@@ -11,7 +11,8 @@ import torch
 from torch.utils.data import DataLoader, dataloader
 
 import datasets
-from autoloader import auto_loader, plan_loader
+from autoloader import auto_loader, calibrate, plan_loader
+from autoloader.errors import CalibrationError
 
 OFF_RULES = {
     "num_workers.off",
@@ -83,6 +84,20 @@ def test_methods_of_a_loader_that_is_off_do_what_torch_can() -> None:
     assert [batch[0, 1].item() for batch in loader] == [5] * 10
     assert sampler.epoch == 3
     assert str(loader.stats()) == "no epochs yet"
+
+
+def test_nothing_is_measured_while_it_is_off() -> None:
+    """
+    It would be by facts of no host, and start processes.
+    """
+    with pytest.raises(CalibrationError) as raised:
+        calibrate(datasets.Numbers(), 4)
+    assert str(raised.value) == (
+        "Nothing is measured, because AUTOLOADER_OFF is set, which leaves loading to torch and its defaults. Unset the "
+        "variable, or leave calibrate() out for as long as it is set."
+    )
+    assert len(list(auto_loader(datasets.Numbers(), 4, calibrate=True))) == 10
+    assert multiprocessing.active_children() == []
 
 
 @pytest.mark.parametrize("word", ["0", "", "false", "no"])

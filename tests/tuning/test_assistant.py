@@ -96,6 +96,42 @@ def test_child_that_hangs_ends_in_time_with_its_workers(method: str, only_in_wor
     assert still_running(tmp_path) == []
 
 
+class HasSeenEnoughError(Exception):
+    """
+    Is raised while an answer is waited for.
+    """
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="semaphores are no files")
+@pytest.mark.parametrize("method", METHODS)
+def test_wait_that_is_given_up_leaves_no_process_and_no_semaphore(method: str, tmp_path: Path) -> None:
+    """
+    Python would warn of leaked ones at its exit.
+    """
+
+    def look() -> None:
+        if len(list(tmp_path.iterdir())) == 2:
+            raise HasSeenEnoughError
+
+    before = semaphores()
+    measured = subject(Noting(tmp_path, hang, only_in_workers=True))
+    with (
+        pytest.raises(HasSeenEnoughError),
+        Assistant(method, measured, monotonic() + PATIENCE_SECONDS, look) as child,
+    ):
+        child.ask("run", settings(method, 2), 1, 0.0, is_busy=False)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert still_running(tmp_path) == []
+    assert semaphores() == before
+
+
+def semaphores() -> set[str]:
+    """
+    Return the names of multiprocessing's semaphores.
+    """
+    return {name for name in os.listdir("/dev/shm") if name.startswith("sem.mp-")}
+
+
 @NEEDS_FORK
 def test_child_that_dies_is_an_error_for_each_question() -> None:
     """

@@ -52,7 +52,7 @@ class _Shown:
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
-        self.about = Store.about(entry)
+        self.about, self.problem = Store.about(entry)
         self.when = datetime.fromtimestamp(entry.written, timezone.utc).isoformat(timespec="seconds")
 
     def as_json(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class _Shown:
         Return it for JSON; its time is UTC.
         """
         told = {"file": self.entry.path.name, "kind": self.entry.kind, "about": self.about}
-        return {**told, "written": self.when, "bytes": self.entry.bytes}
+        return {**told, "written": self.when, "bytes": self.entry.bytes, "problem": self.problem}
 
     @property
     def line(self) -> str:
@@ -68,7 +68,7 @@ class _Shown:
         Return it as a line.
         """
         line = f"{self.when}  {self.entry.kind:<10} {self.entry.bytes:>8} bytes  {self.entry.path.name}"
-        return f"{line}  {printable(self.about)}" if self.about else line
+        return "  ".join([line, *(printable(text) for text in (self.about, self.problem) if text)])
 
 
 def _clear(store: Store) -> None:

@@ -15,7 +15,7 @@ from os import getpid
 from time import monotonic
 from typing import Any
 
-from ..start.interrupts import held
+from ..start.interrupts import held, ignore
 from ..start.method import prepare
 from .queues import WorkerQueue, wait_for_threads
 
@@ -139,6 +139,15 @@ class _Member:
                 super().start()  # type: ignore[misc]
         except Exception as error:
             raise WorkerStartError(f"{type(error).__name__}: {error}") from error
+
+    def run(self) -> None:
+        """
+        Work; a second Ctrl-C then finds a worker that ends by itself.
+        """
+        try:
+            super().run()  # type: ignore[misc]
+        finally:
+            ignore()
 
     def join(self, timeout: float | None = None) -> None:
         if self.group is not None and self.group.is_inherited:

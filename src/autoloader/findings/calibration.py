@@ -73,6 +73,12 @@ FINDINGS = (
         fix="Install it with '{python} -m pip install matplotlib', or leave --plot out: the curve is in the text, too.",
     ),
     Finding(
+        id="calibration.switched-off",
+        title="A calibration is asked for while autoloader is switched off",
+        text="Nothing is measured, because AUTOLOADER_OFF is set, which leaves loading to torch and its defaults.",
+        fix="Unset the variable, or leave calibrate() out for as long as it is set.",
+    ),
+    Finding(
         id="calibration.step-without-batch",
         title="A training step is to be timed with batches that cannot be pickled",
         text="step= cannot be timed, because a batch holds something that cannot be pickled, and cannot come here.",

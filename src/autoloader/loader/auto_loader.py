@@ -392,9 +392,10 @@ class AutoLoader(DataLoader[B_co]):
         """
         End every worker of this loader, within one deadline of 5 seconds for all of them.
 
-        Iterators that were not exhausted raise LoaderClosedError afterwards; iterating again starts new workers.
+        Iterators that were not exhausted raise LoaderClosedError afterwards, as does an ``iter()`` of another thread
+        that calibrates. Iterating again starts new workers.
         """
-        with self._inners.lock:
+        with self._inners.closing():
             self._inners.close()
             if self._torchs_iterator is not None:
                 self._torchs_iterator._shutdown_workers()

@@ -54,6 +54,7 @@ def calibrate_loader(
     budget_seconds: float | None = None,
     step: Callable[[Any], object] | None = None,
     progress: Callable[[str], object] = lambda _: None,
+    while_waiting: Callable[[], object] = lambda: None,
 ) -> Calibration:
     """
     Measure what *loader* loads; the loader itself stays as it is.
@@ -63,15 +64,18 @@ def calibrate_loader(
         budget_seconds: Seconds that all of it may take; ``None`` for some, and no more than it is worth.
         step: What the training does with a batch.
         progress: Told what is being done.
+        while_waiting: Called several times a second; what it raises ends the calibration.
 
     Raises:
         ArgumentError: The budget is not a number above 0.
-        CalibrationError: The dataset raised, gave no batch in time, or no process could start.
+        CalibrationError: The dataset raised, gave no batch in time, no process could start, or AUTOLOADER_OFF is set.
         MissingMainGuardError: The process that measures would run the script again.
     """
     seconds = BUDGET_SECONDS if budget_seconds is None else budget_seconds
     if not _is_time(seconds):
         raise ArgumentError(describe("calibration.budget", value=budget_seconds))
+    if loader._is_off:
+        raise CalibrationError(describe("calibration.switched-off"))
     refuse_in_starting_worker()
     begun = monotonic()
     deadline = begun + seconds
@@ -79,7 +83,7 @@ def calibrate_loader(
     outcome = None
     try:
         progress("first batches")
-        with Assistant(method, _subject_of(loader), deadline) as assistant:
+        with Assistant(method, _subject_of(loader), deadline, while_waiting) as assistant:
             profile = assistant.ask("profile", shared_bytes(loader._facts))
             profile = _with_step(assistant, profile, step, deadline, progress)
             situation = _situation(loader, profile, method)

@@ -83,7 +83,6 @@ class FirstBatches:
 
         Not in a process group: the other ranks would wait, and take the CPUs later that were free in the trials.
         """
-        self._has_calibrated = True
         if not may_choose(loader) or (self.known.recalled is not None and self.known.recalled.trials):
             return
         rank = loader._facts.job.local_rank
@@ -93,7 +92,7 @@ class FirstBatches:
         from .calibrating import calibrate_loader  # which makes loaders itself
 
         try:
-            found = calibrate_loader(loader)
+            found = calibrate_loader(loader, while_waiting=loader._inners.refuse_if_closing)
         except (CalibrationError, MissingMainGuardError) as error:
             if loader.on_unsafe == "raise" and isinstance(error, MissingMainGuardError):
                 raise
@@ -240,6 +239,7 @@ class FirstBatches:
         """
         if loader.calibrate and not self._has_calibrated:
             self.calibrate(loader)
+            self._has_calibrated = True
         if world_size() > 1:
             return None
         if self._is_choice_due(loader.plan):

@@ -77,7 +77,7 @@ def calibrate(
 
     Raises:
         ArgumentError: An argument makes no sense.
-        CalibrationError: The dataset raised, gave no batch in time, or no process could start.
+        CalibrationError: The dataset raised, gave no batch in time, no process could start, or AUTOLOADER_OFF is set.
         MissingMainGuardError: The process that measures would run the script again.
     """
     return calibrate_loader(AutoLoader(*args, **kwargs), budget_seconds=budget_seconds, step=step)

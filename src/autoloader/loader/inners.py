@@ -16,6 +16,8 @@ from ..engine.inner import InnerLoader
 from ..engine.issue import IssuedIndices
 from ..engine.randomness import BaseSeed, DrawWatch
 from ..engine.stream import Stream, has_own_state
+from ..errors import LoaderClosedError
+from ..findings import describe
 from ..plan import Plan
 from ..profiling import Fingerprint, is_in_memory
 from .iterator import LoaderIterator
@@ -102,6 +104,7 @@ class Inners:
         Keep nothing, and let nobody hold the lock.
         """
         self.lock = threading.RLock()
+        self._is_closing = False
         self.kept: InnerLoader | None = None
         self._iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
 
@@ -212,6 +215,28 @@ class Inners:
         inners = {id(inner): inner for inner in (*running, self.kept) if inner is not None}
         processes = (process for inner in inners.values() for process in inner.group.processes)
         return batches, [process.pid for process in processes if process.pid is not None and process.is_alive()]
+
+    @contextlib.contextmanager
+    def closing(self) -> Iterator[None]:
+        """
+        Hold the lock for the time of a ``with`` block; whoever measures meanwhile gives way.
+        """
+        self._is_closing = True
+        try:
+            with self.lock:
+                yield
+        finally:
+            self._is_closing = False
+
+    def refuse_if_closing(self) -> None:
+        """
+        Give way to a thread that waits for the lock to close the loader.
+
+        Raises:
+            LoaderClosedError: There is one.
+        """
+        if self._is_closing:
+            raise LoaderClosedError(describe("loader.closed", served=0))
 
     def close(self) -> None:
         """

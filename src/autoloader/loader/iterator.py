@@ -4,6 +4,7 @@ One pass over a loader.
 
 import weakref
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -138,7 +139,7 @@ class LoaderIterator:
             self.inner, self.source = deaths.replace(inner, dead, error, self._progress)
         except WorkerDiedError as died:
             self.is_running = False
-            self.source = _Ended(WorkerDiedError, str(died))
+            self.source = _Ended(partial(WorkerDiedError, str(died)))
             raise
         self._record.restarts += 1
         self._listen(self.inner)
@@ -200,10 +201,9 @@ class LoaderIterator:
         """
         if self.is_running:
             self.is_running = False
-            text = describe("loader.closed", served=self._progress.served_batches)
-            self.source = _Ended(LoaderClosedError, text)
+            self.source = _Ended(partial(_closed, self._progress))
             if self.inner is not None:
-                self.inner.refuse(LoaderClosedError(text))
+                self.inner.refuse(_closed(self._progress))
         if self.inner is not None:
             self.inner.close()
             self.inner = self._deaths = self._silence = None
@@ -211,12 +211,18 @@ class LoaderIterator:
 
 class _Ended:
     """
-    What an iterator draws from that has come to a bad end: the same error each time.
+    What an iterator draws from that has come to a bad end: such an error each time.
     """
 
-    def __init__(self, kind: type[AutoloaderError], text: str) -> None:
-        self._kind = kind
-        self._text = text
+    def __init__(self, error: Callable[[], AutoloaderError]) -> None:
+        self._error = error
 
     def __next__(self) -> Any:
-        raise self._kind(self._text)
+        raise self._error()
+
+
+def _closed(progress: Progress) -> LoaderClosedError:
+    """
+    Return the error of a loop whose loader was closed; a batch that was under way meanwhile has been served.
+    """
+    return LoaderClosedError(describe("loader.closed", served=progress.served_batches))

@@ -34,3 +34,10 @@ def let_through() -> None:
     """
     if sys.platform != "win32":
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def ignore() -> None:
+    """
+    Ignore SIGINT from now on, in a child that ends by itself.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import sys
+from collections.abc import Callable
 from multiprocessing.connection import wait
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 
 END_SECONDS = 1.0
 """
-How long the end of a child is waited for that was killed, or has closed its connection.
+How long the end of a child is waited for that was told to end, was killed, or has closed its connection.
 """
+
+TURN_SECONDS = 0.1
 
 
 class AssistantError(Exception):
@@ -59,11 +62,15 @@ class Assistant:
         method: How it starts: ``fork``, ``forkserver`` or ``spawn``.
         subject: What it measures.
         deadline: When it is ended, on the clock of ``time.monotonic``.
+        while_waiting: Called several times a second while an answer is waited for; what it raises ends the wait.
     """
 
-    def __init__(self, method: str, subject: Subject, deadline: float) -> None:
+    def __init__(
+        self, method: str, subject: Subject, deadline: float, while_waiting: Callable[[], object] = lambda: None
+    ) -> None:
         self._method, self._subject = method, subject
-        self._deadline = deadline
+        self._deadline, self._while_waiting = deadline, while_waiting
+        self._is_asked = False
 
     def __enter__(self) -> "Self":
         context = multiprocessing.get_context(self._method)
@@ -71,17 +78,21 @@ class Assistant:
         inherited = self._connection if self._method == "fork" else None
         self._process: Any = context.Process(target=serve, args=(other, self._subject, inherited))  # type: ignore[attr-defined]
         try:
+            self._start()
+            other.close()
+            self._receive("the process that measures did not start")
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def _start(self) -> None:
+        try:
             prepare(self._method)
             with held(self._method):
                 self._process.start()
-            other.close()
-            self._receive("the process that measures did not start")
-        except BaseException as error:
-            self._end()
-            if isinstance(error, AssistantError) or not isinstance(error, Exception):
-                raise
+        except Exception as error:  # the user's objects may raise anything when they are pickled
             raise CannotStartError(f"{type(error).__name__}: {error}") from error
-        return self
 
     def ask(self, question: str, *arguments: Any, **named: Any) -> Any:
         """
@@ -92,6 +103,7 @@ class Assistant:
             NoBatchError: The dataset gives no batch.
             OutOfTimeError: The deadline has passed.
         """
+        self._is_asked = True
         try:
             self._connection.send((question, arguments, named))
         except OSError:
@@ -108,13 +120,15 @@ class Assistant:
         return torch.load(io.BytesIO(self.ask("batch")), weights_only=False)
 
     def _receive(self, otherwise: str) -> Any:
-        left = max(0.0, self._deadline - monotonic())
         try:
-            if not wait([self._connection, self._process.sentinel], left):
-                raise OutOfTimeError(otherwise)
+            while not wait([self._connection, self._process.sentinel], TURN_SECONDS):
+                self._while_waiting()
+                if monotonic() > self._deadline:
+                    raise OutOfTimeError(otherwise)
             if not self._connection.poll():
                 raise AssistantError(self._death())
             is_good, answer = self._connection.recv()
+            self._is_asked = False
         except (EOFError, OSError):
             raise AssistantError(self._death()) from None
         if not is_good:
@@ -140,11 +154,17 @@ class Assistant:
                 raise
 
     def _kill(self) -> None:
+        """
+        Let a child at work end its workers, and free what it shares with them; then kill what is left of its group.
+        """
         self._connection.close()
         with contextlib.suppress(ValueError):  # it is closed, or the system does not let it end yet
             if self._process.pid is None:
                 return
             if sys.platform != "win32":
+                if self._is_asked:
+                    self._process.terminate()
+                    wait([self._process.sentinel], END_SECONDS)  # no join: nobody else may get its number yet
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()

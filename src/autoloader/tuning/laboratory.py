@@ -80,6 +80,17 @@ class SharedFileError(Exception):
     """
 
 
+class DismissedError(SystemExit):
+    """
+    Say that nobody waits for an answer any more.
+    """
+
+
+def _dismiss(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise DismissedError
+
+
 class Laboratory:
     """
     Measures a subject.
@@ -299,6 +310,7 @@ def serve(connection: Any, subject: Subject, inherited: Any = None) -> None:
         inherited: The other end of the connection, where this process was forked and has it, too.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _dismiss)
     let_through()
     if sys.platform != "win32":
         os.setsid()
@@ -313,8 +325,11 @@ def serve(connection: Any, subject: Subject, inherited: Any = None) -> None:
             name, positional, named = connection.recv()
             try:
                 answer = True, getattr(laboratory, name)(*positional, **named)
+            except DismissedError:
+                raise
             except NothingToLoadError:
                 answer = False, None
             except BaseException as error:  # noqa: BLE001 (the dataset may raise anything)
                 answer = False, _told(error)
             connection.send(answer)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # this process ends already
