@@ -66,9 +66,10 @@ def test_no_more_shared_memory_is_used_than_allowed(monkeypatch: pytest.MonkeyPa
     """
     sizes: list[int] = []
     monkeypatch.setattr(sending, "_seconds_to_copy", lambda size: sizes.append(size) or 0.5)
-    batch = [torch.zeros(MIB, dtype=torch.uint8), torch.zeros(3 * MIB, dtype=torch.uint8)]
-    sent = try_to_send(batch, 2 * MIB)
-    assert sizes == [MIB, MIB]
+    quarter = MIB // 4
+    batch = [torch.zeros(quarter, dtype=torch.uint8), torch.zeros(3 * quarter, dtype=torch.uint8)]
+    sent = try_to_send(batch, 2 * quarter)
+    assert sizes == [quarter] * 6  # three times each
     assert sent is not None
     assert sent.seconds == pytest.approx(2 * 1.0, rel=0.1)  # twice as many bytes as were copied
     sizes.clear()

@@ -2,8 +2,10 @@
 The child that measures: its answers, its errors, its end and that of its workers, under each start method.
 """
 
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -123,6 +125,34 @@ def test_wait_that_is_given_up_leaves_no_process_and_no_semaphore(method: str, t
     assert len(list(tmp_path.iterdir())) == 2
     assert still_running(tmp_path) == []
     assert semaphores() == before
+
+
+@NEEDS_FORK
+def test_end_of_a_forked_child_does_not_wake_the_event_loop_of_its_parent(tmp_path: Path) -> None:
+    """
+    Both have the descriptor to which Python tells of signals; asyncio would take it for a signal to the parent.
+    """
+
+    def look() -> None:
+        if list(tmp_path.iterdir()):
+            raise HasSeenEnoughError
+
+    told, tells = socket.socketpair()
+    with told, tells:
+        told.setblocking(False)
+        tells.setblocking(False)
+        before = signal.set_wakeup_fd(tells.fileno())
+        try:
+            with (
+                pytest.raises(HasSeenEnoughError),
+                Assistant("fork", subject(Noting(tmp_path, hang)), monotonic() + PATIENCE_SECONDS, look) as child,
+            ):
+                child.ask("profile", 0)
+        finally:
+            signal.set_wakeup_fd(before)
+        assert still_running(tmp_path) == []
+        with contextlib.suppress(BlockingIOError):
+            assert signal.SIGTERM not in told.recv(100)  # the child's end may well be told
 
 
 def semaphores() -> set[str]:

@@ -14,15 +14,19 @@ import torch
 
 from ..profiling.timing import Sent
 
-MOST_COPIED_BYTES = 4 << 20
+MOST_COPIED_BYTES = 1 << 20
 """
 How much of a batch is copied to see how long that takes.
 """
 
 COPIES = 3
-SMALL_BYTES = 1 << 20
 """
-A small tensor is copied several times: the fastest counts, as all else on the machine only adds to it.
+So often: the fastest counts, as all else on the machine only adds to it.
+"""
+
+LARGE_BYTES = 1 << 20
+"""
+Arrays that are too large to be pickled for a look.
 """
 
 
@@ -44,8 +48,8 @@ class _TensorsApart(ForkingPickler):
             if value.requires_grad and not value.is_leaf:
                 raise PicklingError("torch sends no tensor that requires grad and is no leaf")
             self.sizes.append(value.element_size() * value.nelement() if value.device.type == "cpu" else 0)
-        elif type(value).__module__ == "numpy" and getattr(value, "nbytes", 0) >= SMALL_BYTES:
-            self.sizes.append(int(value.nbytes))  # is copied as well, and too large to be pickled here
+        elif type(value).__module__ == "numpy" and getattr(value, "nbytes", 0) >= LARGE_BYTES:
+            self.sizes.append(int(value.nbytes))  # is copied as well
         else:
             return None
         return len(self.sizes)
@@ -79,7 +83,7 @@ def _seconds_to_share(sizes: Sequence[int], most_shared_bytes: int) -> float:
         for size in sizes:
             part = min(size, left)
             if part:
-                seconds += min(_seconds_to_copy(part) for _ in range(COPIES if part < SMALL_BYTES else 1))
+                seconds += min(_seconds_to_copy(part) for _ in range(COPIES))
                 copied, left = copied + part, left - part
     return seconds * sum(sizes) / copied if copied else 0.0
 

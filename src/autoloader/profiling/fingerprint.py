@@ -123,8 +123,10 @@ class _Walk:
         if not self._blocks_left:
             return shape, None
         self._blocks_left -= 1
-        block = array.flat[: max(1, _BLOCK_BYTES // max(1, array.itemsize))]
-        return shape, zlib.crc32(block.tobytes())
+        elements = array.flat  # which takes them one by one
+        if array.flags.c_contiguous:
+            elements = array.view(sys.modules["numpy"].ndarray).reshape(-1)
+        return shape, zlib.crc32(elements[: max(1, _BLOCK_BYTES // max(1, array.itemsize))].tobytes())
 
     def _elements(self, values: Any, depth: int) -> Any:
         if len(values) > _MOST_ELEMENTS:

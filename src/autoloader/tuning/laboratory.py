@@ -310,6 +310,7 @@ def serve(connection: Any, subject: Subject, inherited: Any = None) -> None:
         inherited: The other end of the connection, where this process was forked and has it, too.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.set_wakeup_fd(-1)  # a forked process would wake the event loop of its parent
     signal.signal(signal.SIGTERM, _dismiss)
     let_through()
     if sys.platform != "win32":
