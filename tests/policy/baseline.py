@@ -91,7 +91,7 @@ MACOS = {
     "start_methods.available": ("spawn", "fork", "forkserver"),
     "start_methods.default": "spawn",
 }
-WINDOWS = {"system.platform": "windows", **SPAWN}
+WINDOWS = {"system.platform": "windows", "memory.commit_headroom_bytes": 256 * GIB, **SPAWN}
 ACCELERATOR_IN_USE = {"process.is_accelerator_initialised": True}
 THREADS = {"process.other_threads": ("Thread-1 (watch)",)}
 BATCHES_OF_64_MIB = {"traits.sample_bytes": MIB}

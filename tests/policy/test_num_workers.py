@@ -173,6 +173,7 @@ STORAGE_ROWS = [
     pytest.param({"storage.kind": None}, 16, "num_workers.unmeasured", id="storage-unknown"),
 ]
 
+COMMIT_6_GIB = {"memory.commit_headroom_bytes": 6 * GIB}
 RESOURCE_ROWS = [
     pytest.param({"memory.headroom_bytes": 1 * GIB}, 8, "num_workers.memory", id="1-gib-holds-8-forked"),
     pytest.param(
@@ -190,6 +191,23 @@ RESOURCE_ROWS = [
     pytest.param({"memory.headroom_bytes": 100 * MIB}, 0, "num_workers.memory", id="no-memory-for-a-worker"),
     pytest.param({"memory.headroom_bytes": 0.0}, 0, "num_workers.memory", id="no-memory"),
     pytest.param({"memory.headroom_bytes": -1.0}, 0, "num_workers.memory", id="less-than-no-memory"),
+    pytest.param({**WINDOWS, **COMMIT_6_GIB, **cpus(16)}, 2, "num_workers.commit", id="windows-promises-6-gib"),
+    pytest.param(
+        {**WINDOWS, "memory.job_headroom_bytes": 6.0 * GIB}, 2, "num_workers.commit", id="job-object-promises-6-gib"
+    ),
+    pytest.param(
+        {**WINDOWS, **COMMIT_6_GIB, "job.local_world_size": 2}, 1, "num_workers.commit", id="6-gib-promised-to-2-ranks"
+    ),
+    pytest.param(
+        {**WINDOWS, **COMMIT_6_GIB, "process.is_torch_built_for_accelerator": False},
+        15,
+        "num_workers.commit",
+        id="windows-promises-6-gib-to-a-cpu-build",
+    ),
+    pytest.param(
+        {**WINDOWS, "memory.commit_headroom_bytes": None}, 4, "num_workers.commit", id="windows-does-not-tell"
+    ),
+    pytest.param({**COMMIT_6_GIB}, 16, "num_workers.unmeasured", id="linux-promises-more"),
     pytest.param({"memory.headroom_bytes": NO_LIMIT}, 16, "num_workers.unmeasured", id="memory-without-limit"),
     pytest.param({"memory.headroom_bytes": None}, 16, "num_workers.unmeasured", id="memory-unknown"),
     pytest.param({"shared_memory.free_bytes": 64 * MIB}, 0, "num_workers.shared-memory", id="docker's-64-mib-of-shm"),

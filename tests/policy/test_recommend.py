@@ -18,6 +18,7 @@ from policy.baseline import (
     MIB,
     NETWORK,
     SPAWN,
+    WINDOWS,
     cpus,
     plan_for,
 )
@@ -26,6 +27,11 @@ SHM_FIX = "Start the container with --shm-size=1g (Kubernetes: an emptyDir with 
 FILES_NOTE = (
     "Few files may be open: the limit is 256, and each worker and each prefetched batch needs some. "
     "Raise it before training with 'ulimit -n 8192' (Docker: --ulimit nofile=8192)."
+)
+COMMIT_NOTE = (
+    "Windows promises no more than memory and page file hold, and each worker that imports torch has it promise a part "
+    "of that, used or not: with CUDA's libraries up to 2.5 GiB. Enlarge the page file (System, Advanced, Performance, "
+    "Virtual memory) if loading is too slow."
 )
 EIGHT_CPUS = """\
 num_workers=6                 8 usable CPUs (logical), less 2 for the training process [num_workers.cpu-count]
@@ -148,6 +154,11 @@ def test_recommend_leaves_contradictions_of_the_user_to_torch(
             id="shm-read-only",
         ),
         pytest.param({"limits.open_files_soft": 256}, {"host.open-files-low": FILES_NOTE}, id="few-files-for-workers"),
+        pytest.param(
+            {**WINDOWS, "memory.commit_headroom_bytes": 6 * GIB},
+            {"host.commit-limit": COMMIT_NOTE},
+            id="small-page-file",
+        ),
         pytest.param(
             {"limits.open_files_soft": 256, "fixed.num_workers": 10},
             {"host.open-files-low": FILES_NOTE},

@@ -24,6 +24,15 @@ FINDINGS = (
         fix="Start the container with --shm-size=1g (Kubernetes: an emptyDir with medium: Memory at /dev/shm).",
     ),
     Finding(
+        id="host.commit-limit",
+        title="Windows can promise memory to few workers only",
+        text=(
+            "Windows promises no more than memory and page file hold, and each worker that imports torch has it "
+            "promise a part of that, used or not: with CUDA's libraries up to 2.5 GiB."
+        ),
+        fix="Enlarge the page file (System, Advanced, Performance, Virtual memory) if loading is too slow.",
+    ),
+    Finding(
         id="host.open-files-low",
         title="Few files may be open",
         text="Few files may be open: the limit is {limit}, and each worker and each prefetched batch needs some.",

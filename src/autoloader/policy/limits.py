@@ -30,6 +30,19 @@ SPAWNED_WORKER_BYTES = 256 << 20
 What a worker adds that imports torch itself: 145 MiB of its own with a CPU build of torch 2.13 on Linux.
 """
 
+WINDOWS_WORKER_BYTES = 400 << 20
+WINDOWS_CUDA_WORKER_BYTES = 5 << 29
+"""
+What a worker has Windows promise by importing torch, used or not, without CUDA's libraries, and with them at most.
+
+Source: pytorch issue 64766; ultralytics/yolov5 issue 11418.
+"""
+
+MOST_OF_UNKNOWN_COMMIT = 4
+"""
+Workers that load CUDA's libraries on Windows, where it does not tell what it may still promise.
+"""
+
 SMALLEST_SAFE_SHARED_MEMORY = 128 << 20
 """
 Below this, and with batches of unknown size, workers are not safe: Docker grants 64 MiB unless asked for more.
@@ -209,6 +222,8 @@ def worker_limits(
         is_forked: Whether workers start by fork, and so share the memory that they do not touch.
     """
     yield _memory_limit(facts, batch_bytes or 0, usual, is_forked)
+    if facts.system.platform == "windows":
+        yield _commit_limit(facts, batch_bytes or 0, usual)
     batches, because = _shared_batches(facts, batch_bytes)
     yield Limit(rule="num_workers.shared-memory", value=_fits(batches, least), because=because)
     files, because = _free_files(facts)
@@ -244,6 +259,22 @@ def _memory_limit(facts: HostFacts, batch_bytes: int, prefetch: int, is_forked: 
     worker = (FORKED_WORKER_BYTES if is_forked else SPAWNED_WORKER_BYTES) + prefetch * batch_bytes
     because = f"half of {size_text(headroom)} free ({facts.memory.bound_by}), about {size_text(worker)} a worker"
     return Limit(rule="num_workers.memory", value=_fits(headroom / 2 / ranks, worker), because=because)
+
+
+def _commit_limit(facts: HostFacts, batch_bytes: int, prefetch: int) -> Limit:
+    """
+    Return how many workers Windows can promise memory to: it promises no more than memory and page file hold.
+    """
+    memory, rule = facts.memory, "num_workers.commit"
+    has_cuda = facts.accelerator.kind == "cuda" and facts.process.is_torch_built_for_accelerator is not False
+    left = [each for each in (memory.commit_headroom_bytes, memory.job_headroom_bytes) if each is not None]
+    if not left:
+        value = MOST_OF_UNKNOWN_COMMIT if has_cuda else NO_LIMIT
+        return Limit(rule=rule, value=value, because="what Windows may still promise is unknown")
+    headroom = min(left)
+    worker = (WINDOWS_CUDA_WORKER_BYTES if has_cuda else WINDOWS_WORKER_BYTES) + prefetch * batch_bytes
+    because = f"Windows may promise {size_text(headroom)} more, about {size_text(worker)} a worker"
+    return Limit(rule=rule, value=_fits(headroom / (facts.job.local_world_size or 1), worker), because=because)
 
 
 def _shared_batches(facts: HostFacts, batch_bytes: int | None) -> tuple[float, str]:

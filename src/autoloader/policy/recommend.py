@@ -89,6 +89,8 @@ def _notes(facts: HostFacts, traits: DatasetTraits, choices: Mapping[str, Choice
     is_short = bool(rules & {"num_workers.shared-memory", "prefetch_factor.shared-memory"})
     if is_short and facts.shared_memory.is_writable is not False:
         yield _shared_memory_note(facts.shared_memory)
+    if "num_workers.commit" in rules:
+        yield _note("host.commit-limit")
     if rules & {"num_workers.open-files", "prefetch_factor.open-files"}:
         yield _note("host.open-files-low", limit=f"{facts.limits.open_files_soft:.0f}")
     if facts.cpu.bound_by == "quota_cpus" and facts.cpu.quota_cpus is not None and facts.cpu.logical is not None:

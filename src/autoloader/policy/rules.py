@@ -34,6 +34,7 @@ RULES: dict[str, str] = {
     "num_workers.cpu-python": "PYTHON_CPU_COUNT or -X cpu_count allows no more CPUs.",
     "num_workers.local-ranks": "The ranks on this node share its CPUs.",
     "num_workers.memory": "Half of the free memory holds no more workers.",
+    "num_workers.commit": "Windows promises no more memory than memory and page file hold.",
     "num_workers.shared-memory": "Half of the free shared memory holds no more batches.",
     "num_workers.open-files": "The limit of open files allows no more workers.",
     "num_workers.processes": "The limit of processes allows no more workers.",
