@@ -34,7 +34,8 @@ def findings_page() -> str:
     """
     intro = (
         "# Findings and errors\n\nOne catalogue serves the notes of a plan and the texts of errors. "
-        "Search here for an id, or for words of a message.\n"
+        "Search here for words of a message, or for an id. What a warning about starting workers begins with, "
+        "`backend.missing-main-guard` for instance, stands here as `process.missing-main-guard`.\n"
     )
     sections = (
         f"## `{each.id}`\n\n{each.title}.\n\n{_quoted(each.text)}\n\n{each.fix}\n" for each in CATALOGUE.values()

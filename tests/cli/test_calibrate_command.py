@@ -112,6 +112,22 @@ def test_text_goes_to_stdout_and_what_the_dataset_prints_to_stderr(target: Path)
     assert picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
+def test_plan_shows_what_was_calibrated(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Both shuffle, as a training does.
+    """
+    monkeypatch.setenv("AUTOLOADER_CACHE_DIR", str(target.parent / "cache"))
+    monkeypatch.delenv("AUTOLOADER_NO_CACHE", raising=False)
+    asked = (f"{target}:Waits", "--batch-size", "4")
+    found = run(*asked, "--budget", 6)
+    planned = subprocess.run(
+        [sys.executable, "-m", "autoloader", "plan", *asked], capture_output=True, text=True, timeout=300, check=True
+    )
+    chosen = found.stdout.partition(":")[0]
+    assert planned.stdout.startswith(f"{chosen} ")
+    assert "[num_workers.calibrated]" in planned.stdout
+
+
 def test_json_is_the_calibration(target: Path) -> None:
     """
     And nothing else, and its plan is of use.

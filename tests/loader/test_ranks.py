@@ -45,6 +45,19 @@ def test_rank_loads_all_samples_and_the_plan_notes_it() -> None:
 
 
 @pytest.mark.usefixtures("ranks")
+def test_rank_of_a_stream_is_told_that_the_stream_has_to_share() -> None:
+    """
+    There is no sampler that could, and nobody sees whether its code does.
+    """
+    loader = auto_loader(datasets.SharedStream(8), 4, num_workers=0)
+    text = (
+        "Each of 2 ranks yields the whole dataset, unless its code looks which rank it is in. Yield each rank its "
+        "share (torch.distributed.get_rank()), and in that each worker its own."
+    )
+    assert [note.text for note in loader.plan.notes] == [text]
+
+
+@pytest.mark.usefixtures("ranks")
 @pytest.mark.parametrize("shuffle", [None, False, True])
 def test_rank_loads_its_share_where_that_is_wanted(shuffle: bool | None) -> None:
     """

@@ -186,9 +186,9 @@ def test_recommend_leaves_contradictions_of_the_user_to_torch(
         pytest.param(
             {**ITERABLE, "fixed.num_workers": 2},
             {
-                "dataset.iterable-repeated": "Each of 2 workers yields the whole dataset: its __iter__ does not look "
-                "at get_worker_info(). Yield each worker its share (torch.utils.data.get_worker_info()), or pass "
-                "num_workers=0."
+                "dataset.iterable-repeated": "Each of 2 workers yields the whole dataset: its code does not name "
+                "get_worker_info. Yield each worker its share (torch.utils.data.get_worker_info()), or pass "
+                "num_workers=0. All is well if the samples are shared out elsewhere, in worker_init_fn for one."
             },
             id="iterable-with-the-user's-workers",
         ),

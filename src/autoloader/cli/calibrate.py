@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import ArgumentError
 from ..findings import describe
 from . import streams
-from .plan import add_loader_arguments, check_batch_size
+from .plan import add_loader_arguments, check_batch_size, order_for
 from .target import load_dataset, require_torch
 
 if TYPE_CHECKING:
@@ -49,23 +49,15 @@ def run(arguments: argparse.Namespace) -> int:
         _check_plot(arguments.plot)
     with _prints_on_stderr():
         dataset = load_dataset(arguments.target)
-        order = {"shuffle": _shuffles(dataset), "epochs": arguments.epochs}
-        loader: AutoLoader[Any] = AutoLoader(dataset, arguments.batch_size, **order)
+        loader: AutoLoader[Any] = AutoLoader(
+            dataset, arguments.batch_size, **order_for(dataset), epochs=arguments.epochs
+        )
         with _progress() as progress:
             found = calibrate_loader(loader, budget_seconds=arguments.budget, progress=progress)
     print(found.to_json() if arguments.json else render_calibration(found))
     if arguments.plot is not None:
         _plot(found, arguments.plot)
     return 0
-
-
-def _shuffles(dataset: object) -> bool | None:
-    """
-    Return whether to shuffle, as in training: map-style data has an order to change.
-    """
-    from torch.utils.data import IterableDataset
-
-    return None if isinstance(dataset, IterableDataset) else True
 
 
 @contextlib.contextmanager

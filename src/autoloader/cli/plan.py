@@ -5,6 +5,7 @@ Show the settings for a dataset, each with its reason.
 import argparse
 import contextlib
 import sys
+from typing import Any
 
 from ..errors import ArgumentError
 from ..findings import describe
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     check_batch_size(arguments.batch_size)
     with contextlib.redirect_stdout(sys.stderr):
         dataset = load_dataset(arguments.target)
-    plan = plan_loader(dataset, arguments.batch_size, epochs=arguments.epochs)
+    plan = plan_loader(dataset, arguments.batch_size, **order_for(dataset), epochs=arguments.epochs)
     if arguments.json:
         print(plan.to_json())
     elif arguments.explain is not None:
@@ -48,6 +49,17 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(plan)
     return 0
+
+
+def order_for(dataset: object) -> dict[str, Any]:
+    """
+    Return the arguments that shuffle as in training, if the dataset is map-style and has an order to change.
+    """
+    from torch.utils.data import IterableDataset
+
+    from ..profiling.inspect import length_of
+
+    return {"shuffle": True} if not isinstance(dataset, IterableDataset) and length_of(dataset) else {}
 
 
 def check_batch_size(batch_size: int) -> None:

@@ -31,7 +31,10 @@ FINDINGS = (
         title="A loader is given something that workers cannot import",
         text="{name!r} does not reach workers that start by spawn or forkserver: they import it by its name, and "
         "{because}.",
-        fix="Define it at the top of a module, or pass multiprocessing_context='fork' where that is safe.",
+        fix=(
+            "Define it at the top of a module, or, but not on Windows, pass multiprocessing_context='fork' where that "
+            "is safe."
+        ),
     ),
     Finding(
         id="check.pinned-blocking",

@@ -17,8 +17,11 @@ FINDINGS = (
     Finding(
         id="dataset.iterable-repeated",
         title="Each worker yields the whole of an iterable-style dataset",
-        text="Each of {workers} workers yields the whole dataset: its __iter__ does not look at get_worker_info().",
-        fix="Yield each worker its share (torch.utils.data.get_worker_info()), or pass num_workers=0.",
+        text="Each of {workers} workers yields the whole dataset: its code does not name get_worker_info.",
+        fix=(
+            "Yield each worker its share (torch.utils.data.get_worker_info()), or pass num_workers=0. All is well if "
+            "the samples are shared out elsewhere, in worker_init_fn for one."
+        ),
     ),
     Finding(
         id="dataset.open-handle",
@@ -43,6 +46,12 @@ FINDINGS = (
         title="Each rank loads all samples",
         text="Each of {ranks} ranks loads all samples: the sampler does not know of ranks.",
         fix="Pass distributed=True, or a DistributedSampler, if each rank is to train on a share of the dataset.",
+    ),
+    Finding(
+        id="dataset.iterable-in-ranks",
+        title="An iterable-style dataset is loaded in several ranks",
+        text="Each of {ranks} ranks yields the whole dataset, unless its code looks which rank it is in.",
+        fix="Yield each rank its share (torch.distributed.get_rank()), and in that each worker its own.",
     ),
     Finding(
         id="sampler.epoch-not-set",

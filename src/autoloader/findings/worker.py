@@ -40,7 +40,7 @@ FINDINGS = (
     ),
     Finding(
         id="worker.shared-memory-full",
-        title="Shared memory is full",
+        title="Shared memory is full, which is often a bus error (SIGBUS)",
         text="{what}: shared memory, through which batches travel, is full or too small{shared}.",
         fix=(
             "Give it more (Docker: --shm-size=8g or --ipc=host; Kubernetes: an emptyDir with medium: Memory at "

@@ -72,8 +72,8 @@ class AutoLoader(DataLoader[B_co]):
         shuffle: As in torch.
         sampler: As in torch.
         batch_sampler: As in torch.
-        num_workers: Worker processes. ``None``, for this and the following arguments that have it as default: chosen
-            by autoloader. Whatever you set stands.
+        num_workers: Worker processes; ``None`` lets autoloader choose, for this argument and for *pin_memory*,
+            *multiprocessing_context*, *prefetch_factor* and *persistent_workers*. Whatever you set stands.
         collate_fn: As in torch.
         pin_memory: As in torch.
         drop_last: As in torch.
@@ -105,6 +105,7 @@ class AutoLoader(DataLoader[B_co]):
     """
 
     plan: Plan
+    """The settings that are used, each with its reason; after the first batches those that were measured."""
     _facts: HostFacts
 
     def __init__(
@@ -210,7 +211,7 @@ class AutoLoader(DataLoader[B_co]):
         """
         Return *plan* with what only a loader can note: that ranks share nothing, and where workers run.
         """
-        notes = not_sharded(samplers_of(self.sampler, self.batch_sampler))
+        notes = not_sharded(self.dataset, samplers_of(self.sampler, self.batch_sampler))
         noted = replace(plan, notes=(*plan.notes, *notes)) if notes else plan
         return with_numa_note(noted, self._facts, self.numa)
 

@@ -41,8 +41,8 @@ def auto_loader(*args: Any, **kwargs: Any) -> AutoLoader[Any]:
     Return a DataLoader whose settings fit this machine and this dataset.
 
     It takes all arguments of torch's DataLoader, in torch's order; what you set stands, what you leave out is chosen.
-    Beside them: *epochs*, how often you expect to go through the dataset, and *plan*, a Plan or the path of one, to
-    use instead of choosing. AutoLoader's own documentation tells all of them.
+    Beside them it has *epochs*, *seed*, *calibrate*, *plan*, *distributed*, *on_unsafe*, *on_worker_death* and *numa*:
+    AutoLoader's own documentation tells what they do.
     """
     return AutoLoader(*args, **kwargs)
 

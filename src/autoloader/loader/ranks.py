@@ -54,11 +54,14 @@ def world_size() -> int:
     return torch.distributed.get_world_size() if _has_group() else 1
 
 
-def not_sharded(samplers: Sequence[Any]) -> tuple[Note, ...]:
+def not_sharded(dataset: Any, samplers: Sequence[Any]) -> tuple[Note, ...]:
     """
     Return what is to be noted where each of several ranks loads all samples.
     """
     ranks = world_size()
     if ranks == 1 or any(hasattr(each, "num_replicas") for each in samplers):
         return ()
+    if isinstance(dataset, IterableDataset):
+        text = describe("dataset.iterable-in-ranks", ranks=ranks)
+        return (Note(finding="dataset.iterable-in-ranks", text=text),)
     return (Note(finding="sampler.not-sharded", text=describe("sampler.not-sharded", ranks=ranks)),)
