@@ -2,6 +2,7 @@
 The store: what is kept is found again, and what is wrong with it is a miss that says why.
 """
 
+import errno
 import json
 import os
 import stat
@@ -268,3 +269,34 @@ def test_folder_is_ours_only_with_our_tag(tmp_path: Path) -> None:
     (tmp_path / "CACHEDIR.TAG").unlink()
     Store(tmp_path).write("plan", {}, 1)
     assert Store(tmp_path).is_ours()
+
+
+def test_tag_that_could_not_be_written_is_written_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    A full disk leaves half of it, by which the folder would be somebody else's ever after.
+    """
+    store = Store(tmp_path)
+
+    def fill(path: Path, text: str) -> None:
+        path.write_text(text[:5], encoding="utf-8")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("autoloader.store._write_privately", fill)
+        assert not store.write("kind", KEY, 1)
+    assert store.write("kind", KEY, 1)
+    assert store.is_ours()
+
+
+def test_key_may_hold_numbers_of_other_libraries(tmp_path: Path) -> None:
+    """
+    As numpy's, which users pass as batch_size and epochs.
+    """
+
+    class Number:
+        def __index__(self) -> int:
+            return 7
+
+    store = Store(tmp_path)
+    assert store.write("kind", {"epochs": Number()}, 1)
+    assert store.read("kind", {"epochs": 7}) == 1

@@ -35,6 +35,7 @@ _ENDED = {
     "no gain": f"where more trials would have taken {_TOO_LONG}",
     "not worth a trial": f"without a trial, which would have taken {_TOO_LONG}",
     "interrupt": "by an interrupt",
+    "death": "by the death of the process that measured",
     "no trial possible": "without a trial, so that the model alone decides",
 }
 
@@ -65,6 +66,11 @@ INTERRUPT = "interrupt"
 That a calibration was ended by Ctrl-C.
 """
 
+DEATH = "death"
+"""
+That a calibration was ended by the death of the process that measured.
+"""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Calibration:
@@ -85,8 +91,8 @@ class Calibration:
     seconds: float = 0.0
     """Seconds that the calibration took."""
     stopped_by: str = "order clear"
-    """Why it ended, one of ``order clear``, ``budget``, ``no gain``, ``interrupt``, ``no trial possible`` and
-    ``not worth a trial``."""
+    """Why it ended, one of ``order clear``, ``budget``, ``no gain``, ``interrupt``, ``death``, ``no trial possible``
+    and ``not worth a trial``."""
     schema: int = SCHEMA
     """The layout of this record, see :data:`SCHEMA`."""
 

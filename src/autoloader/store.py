@@ -9,6 +9,7 @@ what cannot be written is not kept. Nothing here raises for the sake of a cache.
 import contextlib
 import hashlib
 import json
+import operator
 import os
 import secrets
 import stat
@@ -253,7 +254,11 @@ class Store:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         tag = folder / TAG
         if not tag.exists():
-            _write_privately(tag, _TAG_TEXT)
+            try:
+                _write_privately(tag, _TAG_TEXT)
+            except OSError:
+                tag.unlink(missing_ok=True)  # half a tag would stand for somebody else's folder ever after
+                raise
 
 
 _SHARING_VIOLATIONS = frozenset({5, 32, None})
@@ -293,7 +298,7 @@ def _plain(key: Mapping[str, Any]) -> Any:
     """
     Return a key as it is read back: tuples become lists.
     """
-    return json.loads(json.dumps(key))
+    return json.loads(json.dumps(key, default=operator.index))  # numbers of numpy are none to JSON
 
 
 def _reason(error: Exception) -> str:

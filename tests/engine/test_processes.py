@@ -4,6 +4,7 @@ Contexts that remember their processes, and end them by one deadline.
 
 import multiprocessing
 import signal
+import socket
 import sys
 import threading
 import time
@@ -82,6 +83,31 @@ def test_worker_that_ends_ignores_another_interrupt(method: str) -> None:
     process = recording_context(method, group).Process(target=interrupt_at_the_end)
     process.start()
     BaseProcess.join(process, 60)
+    assert process.exitcode == 0
+
+
+def tell_of_signals() -> None:
+    """
+    End with 3 where Python tells another process of this one's signals.
+    """
+    sys.exit(0 if signal.set_wakeup_fd(-1) == -1 else 3)
+
+
+@NEEDS_FORK
+def test_forked_worker_does_not_wake_the_event_loop_of_its_parent() -> None:
+    """
+    Both have the descriptor to which Python tells of signals.
+    """
+    told, tells = socket.socketpair()
+    with told, tells:
+        tells.setblocking(False)
+        before = signal.set_wakeup_fd(tells.fileno())
+        try:
+            process = recording_context("fork", WorkerGroup()).Process(target=tell_of_signals)
+            process.start()
+        finally:
+            signal.set_wakeup_fd(before)
+        BaseProcess.join(process, 60)
     assert process.exitcode == 0
 
 

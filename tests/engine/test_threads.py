@@ -443,3 +443,26 @@ def test_numpys_generator_may_be_another_than_its_first() -> None:
         assert np.random.rand() == first
     finally:
         np.random.set_bit_generator(before)
+
+
+def test_wait_for_an_item_that_never_comes_ends_when_the_iterator_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    By another thread; the one that draws is left behind.
+    """
+    monkeypatch.setattr(threads, "CLOSE_SECONDS", 0.0)
+    monkeypatch.setattr(threads, "POLL_SECONDS", 0.01)
+    entered, leave = threading.Event(), threading.Event()
+
+    def draw(item: int) -> int:
+        if item == 3:
+            entered.set()
+            assert leave.wait(60)
+        return item
+
+    iterator = make(Source(8, draw))
+    closing = threading.Thread(target=lambda: entered.wait(60) and iterator.close())
+    closing.start()
+    with pytest.raises(RuntimeError, match="^DataLoader was closed while a batch was waited for$"):
+        list(iterator)
+    leave.set()
+    closing.join()

@@ -2,6 +2,8 @@
 Only one thread fetches from a dataset at a time.
 """
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 
@@ -91,3 +93,22 @@ def test_error_of_a_fetch_lets_others_go_on() -> None:
         next(in_turns((1 // 0 for _ in range(1)), data))
     assert not is_kept_waiting(data, datasets.Numbers(1))
     assert next(in_turns(iter([1]), data)) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
+def test_forked_process_does_not_wait_for_a_thread_of_its_parent() -> None:
+    """
+    The thread that fetches is not there, and would never let go of the dataset.
+    """
+    entered, leave = threading.Event(), threading.Event()
+    slow = in_turns(waiting(entered, leave), BASE)
+    thread = threading.Thread(target=lambda: next(slow))
+    thread.start()
+    assert entered.wait(30)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        os._exit(next(in_turns_with_threads(iter([3]), BASE)))
+    leave.set()
+    thread.join(30)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3

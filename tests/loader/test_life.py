@@ -459,3 +459,34 @@ def test_iterator_that_is_dropped_after_a_death_needs_no_garbage_collector() -> 
         assert wait_until(lambda: children() == 0)
     finally:
         gc.enable()
+
+
+def test_close_does_not_wait_for_another_thread_that_waits_for_kept_workers(tmp_path: Path) -> None:
+    """
+    These are stuck in a sample of an epoch that was left.
+    """
+    loader = auto_loader(NeverComes(tmp_path / "begun"), 1, num_workers=1, persistent_workers=True)
+    iterator = iter(loader)
+    assert wait_until((tmp_path / "begun").exists)
+    del iterator
+    errors: list[BaseException] = []
+
+    def iterate() -> None:
+        try:
+            iter(loader)
+        except LoaderClosedError as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=iterate)
+    waiting.start()
+    assert wait_until(lambda: not _is_free(loader._inners.lock))
+    loader.close()
+    waiting.join(60)
+    assert (len(errors), children()) == (1, 0)
+
+
+def _is_free(lock: Any) -> bool:
+    if lock.acquire(blocking=False):
+        lock.release()
+        return True
+    return False

@@ -266,6 +266,27 @@ def test_forked_process_that_exits_as_python_does_leaves_the_parents_workers_alo
     assert (done.stdout, done.stderr) == ("19\n", "")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+def test_forked_process_takes_kept_workers_for_ended() -> None:
+    """
+    Torch ends them at the exit of any process that has them, where it pins memory.
+    """
+    with auto_loader(datasets.Numbers(8), 2, num_workers=1, persistent_workers=True) as loader:
+        list(loader)
+        assert loader._inners.kept is not None
+        torchs = loader._inners.kept._loader._iterator
+        child = os.fork()
+        if child == 0:
+            try:
+                torchs._shutdown_workers()
+            finally:
+                os._exit(0 if torchs._shutdown else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        first = [process.pid for process in multiprocessing.active_children()]
+        assert len(list(loader)) == 4
+        assert [process.pid for process in multiprocessing.active_children()] == first
+
+
 class LaterError(Exception):
     """
     Say that the time of a user's own alarm is over.

@@ -413,6 +413,20 @@ def test_number_that_is_none_is_a_miss(store: Path) -> None:
         assert set(first_pids(Varies())) == {os.getpid()}
 
 
+def test_calibration_that_was_cut_off_before_a_trial_ended_is_not_kept(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    It says nothing of this dataset but that it was slow just then; this run goes on with it.
+    """
+    monkeypatch.setattr(calibrating, "run_trials", lambda *_, **__: Outcome({}, {2: "no batch came"}, "budget"))
+    with auto_loader(Varies(), 4, calibrate=True) as loader:
+        iter(loader)
+        choice = loader.plan.choices["num_workers"]
+    assert (choice.value, choice.rule) == (0, "num_workers.calibrated")
+    assert files(store) == []
+
+
 def test_calibration_that_is_interrupted_is_not_kept_and_interrupts_the_training(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,8 @@ from torch.utils.data import get_worker_info
 
 import datasets
 from autoloader import auto_loader
+from autoloader.errors import LoaderClosedError
+from autoloader.loader.deaths import Deaths
 from loader.chosen import chosen, epochs_of, global_states, plain, seed_all
 from loader.conftest import Host
 from loader.deadly import (
@@ -340,3 +342,25 @@ def test_death_with_a_batch_half_written_does_not_hang(in_thread: bool, victim: 
             is_hanging = False
         assert not is_hanging
         assert found == [[start, start + 1] for start in range(0, 20, 2)]
+
+
+def test_close_while_dead_workers_are_replaced_ends_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    The new ones end, too, and no batch is served by them.
+    """
+    replace = Deaths.replace
+
+    def close_meanwhile(self: Deaths, *arguments: Any) -> Any:
+        replaced = replace(self, *arguments)
+        loader.close()
+        return replaced
+
+    monkeypatch.setattr(Deaths, "replace", close_meanwhile)
+    loader = chosen(datasets.Numbers(40), 2, batch_size=2, on_worker_death="restart")
+    batches = iter(loader)
+    next(batches)
+    for process in workers():
+        process.kill()
+    with pytest.raises(LoaderClosedError, match="its loader was closed"):
+        list(batches)
+    assert workers() == []

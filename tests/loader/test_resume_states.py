@@ -15,6 +15,7 @@ import torch
 from torch.utils.data import DistributedSampler
 
 import datasets
+from autoloader.engine.inner import InnerLoader
 from autoloader.errors import ArgumentError, AutoloaderWarning
 from live.running import SOURCE
 from loader.chosen import chosen, epochs_of, plain, seed_all
@@ -87,6 +88,32 @@ def test_state_that_was_loaded_is_given_back_until_the_epoch_begins(cut: int) ->
     assert json.dumps(as_lists(again)) == json.dumps(as_lists(state))
     with resumed(loader_of("shuffle"), again) as other, loader:
         assert epochs_of(other) == epochs_of(resumed(loader, state))
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_interrupt_while_a_resumed_epoch_begins_keeps_its_place(
+    num_workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A checkpoint that is written then, by a signal handler or after it, is the one that was read; so is what follows.
+    """
+    run = Run(loader_of("shuffle"))
+    state = run.states[1][2]
+    loader = resumed(loader_of("shuffle", num_workers), state)
+    seen = []
+
+    def interrupted(_self: InnerLoader, *_: Any) -> None:
+        seen.append(through_a_checkpoint(loader.state_dict()))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(InnerLoader, "start_epoch", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            iter(loader)
+    for told in (*seen, through_a_checkpoint(loader.state_dict())):
+        assert json.dumps(as_lists(told)) == json.dumps(as_lists(state))
+    with resumed(loader_of("shuffle"), state) as other, loader:
+        assert epochs_of(loader) == epochs_of(other)
 
 
 def as_lists(value: Any) -> Any:

@@ -274,3 +274,26 @@ def test_error_of_state_dict_is_an_error_where_it_is_called() -> None:
             loader.state_dict()
     with loader_of(Broken(), 1) as loader, pytest.raises(KeyError, match="no state"):
         next(iter(loader))
+
+
+def test_batch_of_a_stream_that_came_while_its_loader_was_closed_is_served() -> None:
+    """
+    Another thread ends the workers between the arrival of a batch and the note of where its worker stands.
+    """
+    loader = auto_loader(Remembers(), 2, num_workers=1)
+    batches: Any = iter(loader)
+    assert next(batches).tolist() == [0, 1]
+    source, inner = batches.source, batches.inner
+
+    class Closes:
+        def __next__(self) -> Any:
+            batch = next(source)
+            inner.close()
+            return batch
+
+    batches.source = Closes()
+    assert next(batches).tolist() == [2, 3]
+    state = loader.state_dict()
+    loader.close()
+    with resumed(auto_loader(Remembers(), 2, num_workers=1), through_a_checkpoint(state)) as loader:
+        assert next(iter(loader)).tolist() == [4, 5]

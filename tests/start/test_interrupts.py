@@ -69,5 +69,15 @@ def test_child_that_was_started_meanwhile_lets_it_through_itself() -> None:
     before = blocked()
     with held("fork"):
         let_through()
-        assert blocked() == before - {signal.SIGINT}
+        assert blocked() == before - {signal.SIGINT, signal.SIGTERM}
+    assert blocked() == before
+
+
+def test_forked_child_does_not_run_its_parents_handler_for_sigterm() -> None:
+    """
+    It may write a checkpoint: where this process ends the child at once, that comes before the child has its own.
+    """
+    before = blocked()
+    with held("fork"):
+        assert blocked() == before | {signal.SIGINT, signal.SIGTERM}
     assert blocked() == before

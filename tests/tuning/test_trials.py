@@ -11,7 +11,7 @@ import pytest
 from autoloader.calibration import Trial
 from autoloader.policy import Outlook
 from autoloader.traits import Profile
-from autoloader.tuning.assistant import AssistantError, NoBatchError, OutOfTimeError
+from autoloader.tuning.assistant import AssistantError, ChildDiedError, NoBatchError, OutOfTimeError
 from autoloader.tuning.candidates import Situation
 from autoloader.tuning.laboratory import Run
 from autoloader.tuning.trials import MOST_ROUNDS, Outcome, rounds_for, run_trials
@@ -229,6 +229,18 @@ def test_no_trial_begins_that_would_not_end_in_time(monkeypatch: pytest.MonkeyPa
     child = Child({2: 0.05})
     outcome = run_trials(child, SITUATION, lambda workers: {"num_workers": workers}, 600.0)  # type: ignore[arg-type]
     assert outcome == ({2: [Run(0.0, 0.05, 10)]}, {}, "budget")
+
+
+def test_death_of_the_child_ends_the_trials_and_is_no_failure_of_a_number() -> None:
+    """
+    What was seen counts, and without that it is an error: no number has failed, and none is to be avoided ever after.
+    """
+    death = ChildDiedError("the process that measures ended with exit code -9")
+    child = Child({2: 0.05, 3: death})
+    assert tried(child) == ({2: [Run(0.0, 0.05, 10)]}, {}, "death")
+    assert child.asked == [2, 3]
+    with pytest.raises(ChildDiedError):
+        tried(Child({2: death}))
 
 
 def test_progress_names_what_is_tried() -> None:

@@ -132,6 +132,7 @@ class InnerLoader:
             self._loader.first_worker, self._loader.ended = stream.turn, list(stream.ended)
         self.on_silence: Callable[[], Callable[[Silence], None] | None] | None = None
         self._source: Any = None
+        self._watched: WatchedIterator | None = None
         InnerLoader.live.add(self)
 
     def _make_plain(
@@ -281,14 +282,16 @@ class InnerLoader:
         if self.stream is not None and not self.stream.workers and all(self.stream.ended):
             self._source = iter(())
         self.has_failed = False
+        self._watched = self._source if isinstance(self._source, WatchedIterator) else None
         return self._source
 
     def refuse(self, error: Exception) -> None:
         """
         Let whoever waits for a batch of the workers, in another thread, get this error instead.
         """
-        if isinstance(self._source, WatchedIterator):
-            self._source.refuse(error)
+        source = self._loader._iterator if self._source is None else self._source
+        if isinstance(source, WatchedIterator):
+            source.refuse(error)
 
     def stop_timing(self) -> None:
         """
@@ -304,9 +307,9 @@ class InnerLoader:
         """
         if self.stream is None:
             return
-        if isinstance(self._source, WatchedIterator):
-            self.stream.note(state, self._source.next_worker())
-        else:
+        if self._watched is not None:  # also where another thread has closed this loader meanwhile
+            self.stream.note(state, self._watched.next_worker())
+        elif self._source is not None:
             self.stream.note_inline(is_ended=self._source._dataset_fetcher.ended)
 
     def note_failed(self, error: BaseException) -> None:
@@ -352,11 +355,6 @@ class InnerLoader:
     def _start(self) -> Any:
         try:
             return iter(self._loader)
-        except KeyboardInterrupt as error:
-            if self.has_workers:
-                disarm_half_started(error)
-                self.group.end(at_once=True)
-            raise
         except Exception as error:
             if self.dead_workers():
                 raise KeptWorkersDiedError from error
@@ -368,12 +366,17 @@ class InnerLoader:
             if isinstance(error, WorkerStartError) or not (is_thread or isinstance(error, OSError)):
                 raise  # a sampler's or dataset's own, if not ours already
             raise WorkerStartError(f"{type(error).__name__}: {error}") from error
+        except BaseException as error:
+            if self.has_workers:
+                disarm_half_started(error)
+                self.group.end(at_once=True)
+            raise
 
     def end_epoch(self) -> None:
         """
         Let go of an iterator that is exhausted; persistent workers stay, and may serve another epoch.
         """
-        self._source = None
+        self._source = self._watched = None
         self.was_exhausted, self.has_failed = True, False
 
     def may_serve_again(self, *, after_break: bool) -> bool:
@@ -415,8 +418,10 @@ def _keep_what_was_inherited() -> None:
     In a process that was just forked: hold what is its parent's, so that nothing ends the parent's workers.
     """
     for inner in InnerLoader.live:
-        if isinstance(inner._source, WatchedIterator):
-            inner._source.refuse(LoaderClosedError(describe("loader.inherited")))
+        for source in (inner._source, inner._loader._iterator):
+            if isinstance(source, WatchedIterator):
+                source.refuse(LoaderClosedError(describe("loader.inherited")))
+                source._shutdown = True  # with pinned memory torch would end the workers when this process exits
     _inherited.extend(InnerLoader.live)
     InnerLoader.live.clear()
     disown()

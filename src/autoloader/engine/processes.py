@@ -4,6 +4,7 @@ Start methods that remember the processes they start, and end all of them by one
 
 import functools
 import multiprocessing
+import signal
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -144,6 +145,7 @@ class _Member:
         """
         Work; a second Ctrl-C then finds a worker that ends by itself.
         """
+        signal.set_wakeup_fd(-1)  # a forked worker would wake the event loop of its parent
         try:
             super().run()  # type: ignore[misc]
         finally:

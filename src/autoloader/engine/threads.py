@@ -203,13 +203,16 @@ class ThreadIterator:
         Wait for the next outcome.
 
         Raises:
-            RuntimeError: It takes longer than the time-out, or the thread is not in this process.
+            RuntimeError: It takes longer than the time-out, this iterator was closed meanwhile, or the thread is not
+                in this process.
         """
         deadline = monotonic() + self._timeout if self._timeout else float("inf")
         while True:
             wait = min(POLL_SECONDS, max(0.0, deadline - monotonic()))
             with contextlib.suppress(queue.Empty):
                 return self._shared.outcomes.get(timeout=wait)
+            if self._shared.is_stopped:
+                raise RuntimeError("DataLoader was closed while a batch was waited for")
             if monotonic() >= deadline:
                 raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
             if self._thread is not None and not self._thread.is_alive() and self._shared.outcomes.empty():

@@ -6,6 +6,7 @@ parts of it, have two threads: where samples are read through one open file, eac
 """
 
 import contextlib
+import os
 import threading
 import weakref
 from collections.abc import Iterator
@@ -30,6 +31,9 @@ _locks: weakref.WeakValueDictionary[int, _Lock] = weakref.WeakValueDictionary()
 """
 The lock of each dataset that a thread fetches from, by its id, for as long as something fetches from it in turns.
 """
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_locks.clear)  # the threads that held some are not there
 
 
 class InTurns:

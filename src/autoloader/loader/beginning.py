@@ -52,25 +52,32 @@ def begin_epoch(
     course.warn_of_repetition(samplers, local_rank=rank, stacklevel=3)
     if settings is not None and loader._style == "iterable":
         course.check_stream(loader.dataset, settings["num_workers"], local_rank=rank, stacklevel=3)
-    beginning = _begin_course(loader, samplers, begun)
-    if kept is not None and not _can_hear(kept, course):
-        loader._inners.drop_kept()
-        kept, settings = None, settings_to_start(loader, stacklevel=4)
+    try:
+        beginning = _begin_course(loader, samplers, begun)
+        if kept is not None and not _can_hear(kept, course):
+            loader._inners.drop_kept()
+            kept, settings = None, settings_to_start(loader, stacklevel=4)
 
-    inner = kept or _make_inner(loader, settings or {}, resumed=beginning.stream, clock=clock)
-    deaths, silence = _deaths(loader, inner), SilenceReport(inner, beginning.record)
-    inner.on_silence = weakref.WeakMethod(silence.note)  # kept workers may be stuck in what is left of the last epoch
-    inner, source = _start(loader, inner, deaths, beginning)
+        inner = kept or _make_inner(loader, settings or {}, resumed=beginning.stream, clock=clock)
+        deaths, silence = _deaths(loader, inner), SilenceReport(inner, beginning.record)
+        inner.on_silence = weakref.WeakMethod(
+            silence.note
+        )  # kept workers may be stuck in what is left of the last epoch
+        inner, source = _start(loader, inner, deaths, beginning)
+    except BaseException as error:
+        course.note_not_begun(error, samplers)
+        raise
     course.epochs.forget(None if loader._inners.kept is None else loader._inners.kept.version)
     number, served = beginning.epoch.number, beginning.epoch.skip
     if inner.issued is None and inner.stream is None:
         served = 0
-    course.progress = Progress(number, inner.issued, inner.stream, beginning.begun_with, served=served)
+    progress = Progress(number, inner.issued, inner.stream, beginning.begun_with, served=served)
+    course.note_begun(progress)
     opening = _opening(loader, inner, source, inline, are_new=inner is not kept)
     iterator = LoaderIterator(
         inner,
         opening,
-        progress=course.progress,
+        progress=progress,
         record=beginning.record,
         deaths=deaths,
         on_exhausted=lambda: course.note_exhausted(samplers),

@@ -105,7 +105,8 @@ def calibrate_loader(
     assert outcome is not None
     found = _calibration(loader, situation, outcome, monotonic() - begun)
     if found.stopped_by != INTERRUPT:
-        loader._first.known.keep_calibration(loader, found, outcome.failed)
+        was_cut_off = not found.trials and found.stopped_by == "budget"  # another run may be luckier
+        loader._first.known.keep_calibration(loader, found, outcome.failed, lasts=not was_cut_off)
     return found
 
 

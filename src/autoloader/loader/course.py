@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..engine.inner import Epoch
+from ..errors import ArgumentError
 from ..findings import describe
 from .epochs import Epochs, order_seed, set_epochs
 from .resume import Progress, Resumed, capture, check_state, has_known_order, replayed, to_state
@@ -102,7 +103,6 @@ class Course:
             how: Further fields of the epoch.
         """
         resumed, self._resumed = self._resumed, None
-        self._loaded = None
         number = self.epochs.begin(dataset, samplers)
         record = self.recorder.begin(number, begun)
         if resumed is None or resumed.epoch != number:  # or the user has set another epoch since
@@ -111,6 +111,22 @@ class Course:
         epoch = Epoch(number, skip=resumed.first, served=resumed.others, last=resumed.last, **how)
         states = resumed.begun_with
         return Beginning(epoch, states, record, lambda: replayed(states, samplers, generator), resumed)
+
+    def note_begun(self, progress: Progress) -> None:
+        """
+        Note that an epoch has begun: from now on it is its own place that :meth:`state` tells.
+        """
+        self.progress, self._loaded = progress, None
+
+    def note_not_begun(self, error: BaseException, samplers: Sequence[Any]) -> None:
+        """
+        Note that no epoch has begun, as after Ctrl-C while workers start: what was loaded holds for the next one.
+
+        A state that does not fit is not tried again.
+        """
+        loaded, self._loaded = self._loaded, None
+        if loaded is not None and not isinstance(error, ArgumentError):
+            self.load(loaded, samplers, skips_empty=False, batches=None)
 
     def begin_plain(self, dataset: Any, samplers: Sequence[Any]) -> None:
         """

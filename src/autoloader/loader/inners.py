@@ -104,7 +104,7 @@ class Inners:
         Keep nothing, and let nobody hold the lock.
         """
         self.lock = threading.RLock()
-        self._is_closing = False
+        self._closers: list[threading.Thread] = []
         self.kept: InnerLoader | None = None
         self._iterators: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
 
@@ -219,14 +219,21 @@ class Inners:
     @contextlib.contextmanager
     def closing(self) -> Iterator[None]:
         """
-        Hold the lock for the time of a ``with`` block; whoever measures meanwhile gives way.
+        Hold the lock for the time of a ``with`` block; whoever measures, or waits for kept workers, gives way.
         """
-        self._is_closing = True
+        self._closers.append(threading.current_thread())
         try:
-            with self.lock:
+            if not self.lock.acquire(blocking=False):
+                kept = self.kept
+                if kept is not None:
+                    kept.refuse(LoaderClosedError(describe("loader.closed", served=0)))
+                self.lock.acquire()
+            try:
                 yield
+            finally:
+                self.lock.release()
         finally:
-            self._is_closing = False
+            self._closers.remove(threading.current_thread())
 
     def refuse_if_closing(self) -> None:
         """
@@ -235,7 +242,7 @@ class Inners:
         Raises:
             LoaderClosedError: There is one.
         """
-        if self._is_closing:
+        if self._closers:
             raise LoaderClosedError(describe("loader.closed", served=0))
 
     def close(self) -> None:

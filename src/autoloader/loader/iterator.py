@@ -136,13 +136,13 @@ class LoaderIterator:
         """
         inner.has_failed = True
         try:
-            self.inner, self.source = deaths.replace(inner, dead, error, self._progress)
+            new, source = deaths.replace(inner, dead, error, self._progress)
         except WorkerDiedError as died:
             self.is_running = False
             self.source = _Ended(partial(WorkerDiedError, str(died)))
             raise
         self._record.restarts += 1
-        self._listen(self.inner)
+        self.continue_with(new, source, deaths)
 
     def draw_from(self, source: Any) -> None:
         """
@@ -156,6 +156,8 @@ class LoaderIterator:
         """
         self.inner, self.source, self._deaths = inner, source, deaths
         self._listen(inner)
+        if not self.is_running:  # somebody has closed the loader meanwhile
+            self._end(gives_error=True)
 
     def _listen(self, inner: InnerLoader) -> None:
         self._silence: SilenceReport | None = SilenceReport(inner, self._record)
@@ -199,13 +201,17 @@ class LoaderIterator:
         """
         End the workers; an iterator that was not exhausted gives an error from now on.
         """
-        if self.is_running:
-            self.is_running = False
+        was_running, self.is_running = self.is_running, False
+        self._end(gives_error=was_running)
+
+    def _end(self, *, gives_error: bool) -> None:
+        inner = self.inner
+        if gives_error:
             self.source = _Ended(partial(_closed, self._progress))
-            if self.inner is not None:
-                self.inner.refuse(_closed(self._progress))
-        if self.inner is not None:
-            self.inner.close()
+            if inner is not None:
+                inner.refuse(_closed(self._progress))
+        if inner is not None:
+            inner.close()
             self.inner = self._deaths = self._silence = None
 
 

@@ -84,7 +84,9 @@ class Knowledge:
         kept = Remembered(profile) if fitting is None else fitting._replace(profile=profile)
         remember(self._store, self._key, kept)
 
-    def keep_calibration(self, loader: "AutoLoader[Any]", found: Calibration, failed: Iterable[int]) -> None:
+    def keep_calibration(
+        self, loader: "AutoLoader[Any]", found: Calibration, failed: Iterable[int], *, lasts: bool
+    ) -> None:
         """
         Keep what a calibration has found, for this run and for the next one.
 
@@ -92,6 +94,7 @@ class Knowledge:
             loader: The loader.
             found: What it has found.
             failed: Numbers of workers whose trial failed.
+            lasts: Whether the next run shall find it, too.
         """
         choice = found.plan.choices["num_workers"]
         best = choice.value if choice.rule == "num_workers.calibrated" else None
@@ -99,7 +102,8 @@ class Knowledge:
         steps = tuple(TrialStep(each.num_workers, each.step_seconds, each.first_batch_seconds) for each in found.trials)
         train = found.profile.step_seconds or 0.0
         self.recalled = Remembered(found.profile, best, choice.because, steps, tuple(failed), train)
-        remember(self._store, self._key, self.recalled)
+        if lasts:
+            remember(self._store, self._key, self.recalled)
 
     def forget(self) -> None:
         """

@@ -13,6 +13,9 @@ def held(method: str) -> Iterator[None]:
     """
     Hold SIGINT back in this thread while a child starts. The child inherits that, and lets the signal through itself.
 
+    For a forked one also SIGTERM: before it has a handler of its own it has the training process's, which may write a
+    checkpoint.
+
     Children of the fork server inherit from the server, so that holding would only make this process deaf meanwhile.
 
     A terminal sends Ctrl-C to all processes of a job. A child that is still importing would answer with a traceback
@@ -21,7 +24,8 @@ def held(method: str) -> Iterator[None]:
     if sys.platform == "win32" or method == "forkserver":
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    signals = {signal.SIGINT, signal.SIGTERM} if method == "fork" else {signal.SIGINT}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
     finally:
@@ -30,10 +34,10 @@ def held(method: str) -> Iterator[None]:
 
 def let_through() -> None:
     """
-    Let SIGINT through again, in a child that was started while it was held.
+    Let signals through again, in a child that was started while they were held.
     """
     if sys.platform != "win32":
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
 
 
 def ignore() -> None:

@@ -48,6 +48,12 @@ class NoBatchError(AssistantError):
     """
 
 
+class ChildDiedError(AssistantError):
+    """
+    Say that the child has ended, which nobody asked it to.
+    """
+
+
 class CannotStartError(AssistantError):
     """
     Say that the child cannot be started.
@@ -100,6 +106,7 @@ class Assistant:
 
         Raises:
             AssistantError: It has none; the text is the dataset's own traceback if that has raised.
+            ChildDiedError: The child has ended.
             NoBatchError: The dataset gives no batch.
             OutOfTimeError: The deadline has passed.
         """
@@ -107,7 +114,7 @@ class Assistant:
         try:
             self._connection.send((question, arguments, named))
         except OSError:
-            raise AssistantError(self._death()) from None
+            raise ChildDiedError(self._death()) from None
         return self._receive("no batch came")
 
     def batch(self) -> Any:
@@ -126,11 +133,11 @@ class Assistant:
                 if monotonic() > self._deadline:
                     raise OutOfTimeError(otherwise)
             if not self._connection.poll():
-                raise AssistantError(self._death())
+                raise ChildDiedError(self._death())
             is_good, answer = self._connection.recv()
             self._is_asked = False
         except (EOFError, OSError):
-            raise AssistantError(self._death()) from None
+            raise ChildDiedError(self._death()) from None
         if not is_good:
             raise NoBatchError("the dataset gave no batch") if answer is None else AssistantError(answer.strip())
         return answer
@@ -149,7 +156,7 @@ class Assistant:
         with held("fork"):
             try:
                 self._kill()
-            except KeyboardInterrupt:  # it came by way of another thread, which does not hold it back
+            except BaseException:  # Ctrl-C by way of another thread, which does not hold it back, or a handler's own
                 self._kill()
                 raise
 

@@ -8,9 +8,9 @@ from math import ceil
 from time import monotonic
 from typing import Any, NamedTuple
 
-from ..calibration import INTERRUPT, Trial
+from ..calibration import DEATH, INTERRUPT, Trial
 from ..policy.model import UNKNOWN_BATCHES
-from .assistant import Assistant, AssistantError, NoBatchError, OutOfTimeError
+from .assistant import Assistant, AssistantError, ChildDiedError, NoBatchError, OutOfTimeError
 from .candidates import Situation, first_candidates, median, next_candidate, still_open, totals_of
 
 logger = logging.getLogger("autoloader")
@@ -102,7 +102,7 @@ def run_trials(
     Try numbers of workers in turn, so that what else happens on the machine meets all of them.
 
     A number whose trial fails is not tried again. Where all have failed, loading inline is tried. Ctrl-C ends the
-    trials; what they saw counts.
+    trials, and so does the death of the child; what they saw counts.
 
     Args:
         assistant: Who runs them.
@@ -116,6 +116,7 @@ def run_trials(
 
     Raises:
         AssistantError: The number that the user has set failed.
+        ChildDiedError: The child died before there was anything to see.
     """
     runs: dict[int, list[Any]] = {}
     failed: dict[int, str] = {}
@@ -130,18 +131,13 @@ def run_trials(
                 if ended > deadline or not is_worth:
                     return Outcome(runs, failed, _STOPPED[bool(runs), is_worth])
                 progress("inline" if not workers else f"{workers} worker{'s' if workers > 1 else ''}")
-                try:
-                    run = _run(assistant, situation, settings(workers), rounds)
-                except OutOfTimeError:
-                    raise
-                except AssistantError as error:
-                    if only is not None and not isinstance(error, NoBatchError):
-                        raise
-                    logger.info("calibration: a trial with num_workers=%d failed: %s", workers, error)
-                    failed[workers] = str(error).splitlines()[-1]
+                run = _attempt(assistant, situation, settings(workers), rounds, must=only is not None)
+                if isinstance(run, str):
+                    logger.info("calibration: a trial with num_workers=%d failed: %s", workers, run)
+                    failed[workers] = run.splitlines()[-1]
                     runs.pop(workers, None)
-                    continue
-                runs.setdefault(workers, []).append(run)
+                else:
+                    runs.setdefault(workers, []).append(run)
             waiting = _more(situation, runs, failed, only)
             if not waiting:
                 return Outcome(runs, failed, "order clear" if runs else "no trial possible")
@@ -149,6 +145,10 @@ def run_trials(
         if only is not None and not runs:
             raise
         return Outcome(runs, failed if workers in runs else {**failed, workers: str(error)}, "budget")
+    except ChildDiedError:
+        if not runs:
+            raise
+        return Outcome(runs, failed, DEATH)
     except KeyboardInterrupt:
         return Outcome(runs, failed, INTERRUPT)
 
@@ -164,9 +164,26 @@ def training_seconds(situation: Situation, runs: Mapping[int, list[Any]]) -> flo
     return max(LONG_RUN_BATCHES, expected) * step
 
 
-def _run(assistant: Assistant, situation: Situation, settings: Mapping[str, Any], rounds: int) -> Any:
+def _attempt(
+    assistant: Assistant, situation: Situation, settings: Mapping[str, Any], rounds: int, *, must: bool
+) -> Any:
+    """
+    Return a run with some settings, or as text why it failed.
+
+    Raises:
+        AssistantError: It failed, and *must* not.
+        ChildDiedError: The child has ended.
+        OutOfTimeError: The time is up.
+    """
     step, cpu = situation.profile.step_seconds or 0.0, situation.profile.step_cpu_seconds or 0.0
-    return assistant.ask("run", settings, rounds, step, is_busy=cpu > step / 2)
+    try:
+        return assistant.ask("run", settings, rounds, step, is_busy=cpu > step / 2)
+    except (OutOfTimeError, ChildDiedError):
+        raise
+    except AssistantError as error:
+        if must and not isinstance(error, NoBatchError):
+            raise
+        return str(error)
 
 
 def _more(
