@@ -33,6 +33,11 @@ from .paired import Median, median_with_interval, paired_ratios
 
 CONTROL = "control"
 
+MOST_PROOFS = 3
+"""
+So often a run that is to last some seconds is made longer.
+"""
+
 HOPELESS = 2.0
 """
 Where runs last, a setting that took so many times as long as the best in the screening is not scored.
@@ -282,6 +287,7 @@ def measure(
     if longer > epochs:
         screening, finalists = screen(run_for(longer), effort, longer)
     longer = lengthened(longer, screening[finalists[0].key], effort.least_seconds)
+    longer = proved(run_for, finalists[0], longer, effort.least_seconds)
     runs = score(run_for(longer), [*finalists, *theirs.values()], finalists[0], effort.rounds, name)
     return Measured(
         workload=name,
@@ -298,6 +304,18 @@ def lengthened(epochs: int, run: Run, least_seconds: float) -> int:
     Return how many epochs let a run last so long, and a little longer; no fewer than it had.
     """
     return max(epochs, math.ceil(epochs * MARGIN * least_seconds / (run.wall_seconds or math.inf)))
+
+
+def proved(run_for: Callable[[int], Runner], setting: Setting, epochs: int, least_seconds: float) -> int:
+    """
+    Return how many epochs let *setting* run so long, by running it: what is done once is much of a short run.
+    """
+    for _ in range(MOST_PROOFS if least_seconds else 0):
+        (run,) = run_for(epochs)([setting])
+        if run.wall_seconds is None or run.wall_seconds >= least_seconds:
+            break
+        epochs = lengthened(epochs, run, least_seconds)
+    return epochs
 
 
 def kept(setting: Setting) -> Setting:

@@ -290,7 +290,7 @@ def test_tag_that_could_not_be_written_is_written_later(tmp_path: Path, monkeypa
 
 def test_key_may_hold_numbers_of_other_libraries(tmp_path: Path) -> None:
     """
-    As numpy's, which users pass as batch_size and epochs.
+    As numpy's, which users pass as epochs.
     """
 
     class Number:

@@ -24,6 +24,7 @@ from benchmarks.measure import (
     parse_run,
     peer_settings,
     plain,
+    proved,
     score,
     screen,
 )
@@ -77,6 +78,22 @@ def test_screen_leaves_out_a_failed_setting() -> None:
     """What did not run is no finalist, however it is ranked."""
     _, finalists = screen(Lookup({"0w": "ended by signal 9"}), EFFORT, epochs=1)
     assert "0w" not in [each.key for each in finalists]
+
+
+def test_run_that_is_too_short_after_all_is_made_longer() -> None:
+    """An expensive start was most of it; a run that fails says nothing."""
+    asked: list[int] = []
+
+    def run_for(epochs: int) -> Lookup:
+        asked.append(epochs)
+        return Lookup({"0w": 5.0 + 0.1 * epochs})
+
+    assert (
+        proved(run_for, plain(0), 20, 12.0) == 82
+    )  # of 20, 42 and 66 epochs that take 7, 9.2 and 11.6 s, each time a fifth more than needed
+    assert asked == [20, 42, 66]
+    assert proved(lambda _: Lookup({"0w": "ended"}), plain(0), 20, 12.0) == 20
+    assert proved(run_for, plain(0), 20, 0.0) == 20
 
 
 def test_setting_that_takes_far_longer_is_not_scored() -> None:
