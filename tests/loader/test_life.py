@@ -461,6 +461,7 @@ def test_iterator_that_is_dropped_after_a_death_needs_no_garbage_collector() -> 
         gc.enable()
 
 
+@pytest.mark.slow_spawn
 def test_close_does_not_wait_for_another_thread_that_waits_for_kept_workers(tmp_path: Path) -> None:
     """
     These are stuck in a sample of an epoch that was left.

@@ -205,7 +205,10 @@ RESOURCE_ROWS = [
         id="windows-promises-6-gib-to-a-cpu-build",
     ),
     pytest.param(
-        {**WINDOWS, "memory.commit_headroom_bytes": None}, 4, "num_workers.commit", id="windows-does-not-tell"
+        {**WINDOWS, "memory.commit_headroom_bytes": None, "memory.job_headroom_bytes": NO_LIMIT},
+        4,
+        "num_workers.commit",
+        id="windows-does-not-tell",
     ),
     pytest.param({**COMMIT_6_GIB}, 16, "num_workers.unmeasured", id="linux-promises-more"),
     pytest.param({"memory.headroom_bytes": NO_LIMIT}, 16, "num_workers.unmeasured", id="memory-without-limit"),

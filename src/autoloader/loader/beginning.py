@@ -60,9 +60,8 @@ def begin_epoch(
 
         inner = kept or _make_inner(loader, settings or {}, resumed=beginning.stream, clock=clock)
         deaths, silence = _deaths(loader, inner), SilenceReport(inner, beginning.record)
-        inner.on_silence = weakref.WeakMethod(
-            silence.note
-        )  # kept workers may be stuck in what is left of the last epoch
+        # Kept workers may be stuck in what is left of the last epoch.
+        inner.on_silence = weakref.WeakMethod(silence.note)
         inner, source = _start(loader, inner, deaths, beginning)
     except BaseException as error:
         course.note_not_begun(error, samplers)

@@ -224,9 +224,7 @@ class Inners:
         self._closers.append(threading.current_thread())
         try:
             if not self.lock.acquire(blocking=False):
-                kept = self.kept
-                if kept is not None:
-                    kept.refuse(LoaderClosedError(describe("loader.closed", served=0)))
+                self._refuse_kept()
                 self.lock.acquire()
             try:
                 yield
@@ -234,6 +232,15 @@ class Inners:
                 self.lock.release()
         finally:
             self._closers.remove(threading.current_thread())
+
+    def _refuse_kept(self) -> None:
+        """
+        Let a thread that holds the lock, and may wait for workers that are stuck in the last epoch, wait no longer.
+        """
+        kept = self.kept
+        with contextlib.suppress(RuntimeError):  # that thread has just added an iterator: it does not wait
+            if kept is not None and not self._is_busy(kept):
+                kept.refuse(LoaderClosedError(describe("loader.closed", served=0)))
 
     def refuse_if_closing(self) -> None:
         """

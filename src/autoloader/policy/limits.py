@@ -267,7 +267,8 @@ def _commit_limit(facts: HostFacts, batch_bytes: int, prefetch: int) -> Limit:
     """
     memory, rule = facts.memory, "num_workers.commit"
     has_cuda = facts.accelerator.kind == "cuda" and facts.process.is_torch_built_for_accelerator is not False
-    left = [each for each in (memory.commit_headroom_bytes, memory.job_headroom_bytes) if each is not None]
+    told = (memory.commit_headroom_bytes, memory.job_headroom_bytes)
+    left = [each for each in told if each is not None and each != NO_LIMIT]
     if not left:
         value = MOST_OF_UNKNOWN_COMMIT if has_cuda else NO_LIMIT
         return Limit(rule=rule, value=value, because="what Windows may still promise is unknown")
