@@ -49,10 +49,10 @@ def begin_epoch(
     clock = inline if isinstance(inline, BatchClock) else None
     course, samplers = loader._course, samplers_of(loader.sampler, loader.batch_sampler)
     rank = loader._facts.job.local_rank
-    course.warn_of_repetition(samplers, local_rank=rank, stacklevel=3)
-    if settings is not None and loader._style == "iterable":
-        course.check_stream(loader.dataset, settings["num_workers"], local_rank=rank, stacklevel=3)
-    try:
+    with course.until_begun(samplers):
+        course.warn_of_repetition(samplers, local_rank=rank, stacklevel=3)
+        if settings is not None and loader._style == "iterable":
+            course.check_stream(loader.dataset, settings["num_workers"], local_rank=rank, stacklevel=3)
         beginning = _begin_course(loader, samplers, begun)
         if kept is not None and not _can_hear(kept, course):
             loader._inners.drop_kept()
@@ -63,15 +63,12 @@ def begin_epoch(
         # Kept workers may be stuck in what is left of the last epoch.
         inner.on_silence = weakref.WeakMethod(silence.note)
         inner, source = _start(loader, inner, deaths, beginning)
-    except BaseException as error:
-        course.note_not_begun(error, samplers)
-        raise
-    course.epochs.forget(None if loader._inners.kept is None else loader._inners.kept.version)
-    number, served = beginning.epoch.number, beginning.epoch.skip
-    if inner.issued is None and inner.stream is None:
-        served = 0
-    progress = Progress(number, inner.issued, inner.stream, beginning.begun_with, served=served)
-    course.note_begun(progress)
+        course.epochs.forget(None if loader._inners.kept is None else loader._inners.kept.version)
+        number, served = beginning.epoch.number, beginning.epoch.skip
+        if inner.issued is None and inner.stream is None:
+            served = 0
+        progress = Progress(number, inner.issued, inner.stream, beginning.begun_with, served=served)
+        course.note_begun(progress)
     opening = _opening(loader, inner, source, inline, are_new=inner is not kept)
     iterator = LoaderIterator(
         inner,

@@ -3,7 +3,7 @@ The course of a training through the epochs of one loader: which one it is in, h
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -118,15 +118,20 @@ class Course:
         """
         self.progress, self._loaded = progress, None
 
-    def note_not_begun(self, error: BaseException, samplers: Sequence[Any]) -> None:
+    @contextlib.contextmanager
+    def until_begun(self, samplers: Sequence[Any]) -> Iterator[None]:
         """
-        Note that no epoch has begun, as after Ctrl-C while workers start: what was loaded holds for the next one.
+        Let what was loaded hold for the next epoch if the ``with`` block begins none, as after Ctrl-C.
 
         A state that does not fit is not tried again.
         """
-        loaded, self._loaded = self._loaded, None
-        if loaded is not None and not isinstance(error, ArgumentError):
-            self.load(loaded, samplers, skips_empty=False, batches=None)
+        try:
+            yield
+        except BaseException as error:
+            loaded, self._loaded = self._loaded, None
+            if loaded is not None and not isinstance(error, ArgumentError):
+                self.load(loaded, samplers, skips_empty=False, batches=None)
+            raise
 
     def begin_plain(self, dataset: Any, samplers: Sequence[Any]) -> None:
         """
