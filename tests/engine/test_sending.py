@@ -75,3 +75,38 @@ def test_no_more_shared_memory_is_used_than_allowed(monkeypatch: pytest.MonkeyPa
     sizes.clear()
     assert try_to_send(batch, 0) is not None
     assert sizes == []
+
+
+class _Pickled:
+    """
+    Pickled, it sets the clock forward by the next number of seconds.
+    """
+
+    def __init__(self, clock: list[float], seconds: list[float]) -> None:
+        self.clock, self.seconds = clock, seconds
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        self.clock[0] += self.seconds.pop(0)
+        return list, ()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "counts", "left"),
+    [
+        pytest.param([0.008, 0.0001, 0.0002], 0.0001, 0, id="first-was-interrupted"),
+        pytest.param([0.03, 0.001, 0.001], 0.03, 2, id="too-long-for-another"),
+        pytest.param([0.012, 0.012, 0.001], 0.012, 1, id="too-long-for-a-third"),
+    ],
+)
+def test_fastest_of_several_picklings_counts(
+    seconds: list[float], counts: float, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    What else runs on the machine may take the CPU away for longer than a small batch takes to pickle.
+    """
+    clock = [100.0]
+    monkeypatch.setattr(sending, "perf_counter", lambda: clock[0])
+    sent = try_to_send([_Pickled(clock, seconds)], 0)
+    assert sent is not None
+    assert sent.seconds == pytest.approx(counts)
+    assert len(seconds) == left

@@ -19,9 +19,14 @@ MOST_COPIED_BYTES = 1 << 20
 How much of a batch is copied to see how long that takes.
 """
 
-COPIES = 3
+TRIES = 3
 """
-So often: the fastest counts, as all else on the machine only adds to it.
+So often a batch is pickled and its tensors copied: the fastest counts, as all else on the machine only adds to it.
+"""
+
+MOST_PICKLING_SECONDS = 0.02
+"""
+After as long a batch is not pickled again.
 """
 
 LARGE_BYTES = 1 << 20
@@ -63,15 +68,17 @@ def try_to_send(batch: Any, most_shared_bytes: int) -> Sent | None:
         batch: What ``collate_fn`` returned.
         most_shared_bytes: How much shared memory may be used for a moment.
     """
-    begun, stream = perf_counter(), io.BytesIO()
-    pickler = _TensorsApart(stream)
-    try:
-        pickler.dump(batch)
-    except Exception:  # noqa: BLE001 (the user's __reduce__ may raise anything)
-        return None
-    pickled = perf_counter() - begun
+    pickling: list[float] = []
+    while len(pickling) < TRIES and sum(pickling) < MOST_PICKLING_SECONDS:
+        begun, stream = perf_counter(), io.BytesIO()
+        pickler = _TensorsApart(stream)
+        try:
+            pickler.dump(batch)
+        except Exception:  # noqa: BLE001 (the user's __reduce__ may raise anything)
+            return None
+        pickling.append(perf_counter() - begun)
     sizes = pickler.sizes
-    return Sent(len(stream.getbuffer()) + sum(sizes), pickled + _seconds_to_share(sizes, most_shared_bytes))
+    return Sent(len(stream.getbuffer()) + sum(sizes), min(pickling) + _seconds_to_share(sizes, most_shared_bytes))
 
 
 def _seconds_to_share(sizes: Sequence[int], most_shared_bytes: int) -> float:
@@ -83,7 +90,7 @@ def _seconds_to_share(sizes: Sequence[int], most_shared_bytes: int) -> float:
         for size in sizes:
             part = min(size, left)
             if part:
-                seconds += min(_seconds_to_copy(part) for _ in range(COPIES))
+                seconds += min(_seconds_to_copy(part) for _ in range(TRIES))
                 copied, left = copied + part, left - part
     return seconds * sum(sizes) / copied if copied else 0.0
 
