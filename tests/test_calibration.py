@@ -62,7 +62,12 @@ IDLE = replace(PROFILE, sample_cpu_seconds=0.0)
 @pytest.mark.parametrize(
     ("rate", "changes", "lines"),
     [
-        pytest.param(10, {}, ["The 2 CPUs would allow 20: it is not CPU that is waited for."], id="far-from-the-limit"),
+        pytest.param(
+            10,
+            {},
+            ["The 2 CPUs would allow 20: what is waited for is not CPU, or other programs use it."],
+            id="far-from-the-limit",
+        ),
         pytest.param(
             19,
             {},
@@ -77,9 +82,17 @@ IDLE = replace(PROFILE, sample_cpu_seconds=0.0)
             ["That is more than the CPUs should allow: the first batches were slower than those that followed."],
             id="beyond-the-limit",
         ),
-        pytest.param(4, {"cpus": 1.0}, ["The 1 CPU would allow 10: it is not CPU that is waited for."], id="one-cpu"),
         pytest.param(
-            4, {"cpus": 1.5}, ["The 1.5 CPUs would allow 15: it is not CPU that is waited for."], id="one-and-a-half"
+            4,
+            {"cpus": 1.0},
+            ["The 1 CPU would allow 10: what is waited for is not CPU, or other programs use it."],
+            id="one-cpu",
+        ),
+        pytest.param(
+            4,
+            {"cpus": 1.5},
+            ["The 1.5 CPUs would allow 15: what is waited for is not CPU, or other programs use it."],
+            id="one-and-a-half",
         ),
         pytest.param(
             9.5, {"profile": SLOW}, ["Training alone could take 10: loading keeps up with it."], id="keeps-up"
@@ -88,7 +101,7 @@ IDLE = replace(PROFILE, sample_cpu_seconds=0.0)
             10,
             {"profile": FAST},
             [
-                "The 2 CPUs would allow 20: it is not CPU that is waited for.",
+                "The 2 CPUs would allow 20: what is waited for is not CPU, or other programs use it.",
                 "Training alone could take 20: it waits for data.",
             ],
             id="training-waits",

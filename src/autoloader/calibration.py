@@ -156,6 +156,8 @@ class Calibration:
                 "steps, or more CPUs."
             )
         elif limit is not None and self.num_workers:
-            yield f"The {cpus} would allow {number_text(limit)}: it is not CPU that is waited for."
+            yield (
+                f"The {cpus} would allow {number_text(limit)}: what is waited for is not CPU, or other programs use it."
+            )
         if step and rate * step < NEAR:
             yield f"Training alone could take {number_text(1 / step)}: it waits for data."

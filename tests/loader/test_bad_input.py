@@ -70,6 +70,7 @@ def test_argument_that_makes_no_sense_is_one_error(arguments: dict[str, Any], te
         pytest.param(datasets.Numbers, "a class", id="class"),
         pytest.param(None, "of type NoneType", id="none"),
         pytest.param((number for number in range(3)), "of type generator", id="generator"),
+        pytest.param("data", "a string, whose samples would be its characters", id="path"),
     ],
 )
 def test_what_is_no_dataset_is_one_error(dataset: Any, what: str) -> None:
@@ -82,6 +83,26 @@ def test_what_is_no_dataset_is_one_error(dataset: Any, what: str) -> None:
         f" is not a dataset: it is {what}. "
         "Pass the dataset itself, an object with __getitem__ and __len__ or an IterableDataset."
     )
+
+
+@pytest.mark.parametrize("extra", [{}, {"num_workers": 2}, {"distributed": True}], ids=["as-is", "workers", "ranks"])
+def test_empty_dataset_that_is_to_be_shuffled_is_one_error(extra: dict[str, Any]) -> None:
+    """
+    Torch's own names num_samples, which nobody has passed.
+    """
+    with pytest.raises(ArgumentError) as caught:
+        auto_loader([], 4, shuffle=True, **extra)
+    assert str(caught.value) == (
+        "The dataset, a list, has no samples to shuffle: its length is 0. Check the path or pattern that it reads."
+    )
+
+
+def test_empty_dataset_is_not_refused_with_a_sampler_or_without_shuffling() -> None:
+    """
+    An epoch has no batches, as with torch.
+    """
+    assert list(auto_loader([], 4)) == []
+    assert list(auto_loader([], 4, sampler=[])) == []
 
 
 def test_count_set_after_construction_is_checked() -> None:

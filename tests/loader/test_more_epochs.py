@@ -177,6 +177,26 @@ def test_training_counts_beside_what_trials_without_it_took_inline() -> None:
     assert totals[2] == pytest.approx(0.3 + 99 * 0.0301)
 
 
+@pytest.mark.parametrize(
+    ("step", "workers", "because"),
+    [
+        pytest.param(0.0, 0, "by trials", id="as-in-the-trials"),
+        pytest.param(
+            0.03, 2, "by trials; for what is left to load with steps of 30 ms, 2 is best by them", id="with-steps"
+        ),
+    ],
+)
+def test_reason_says_why_it_is_not_the_best_of_the_trials(step: float, workers: int, because: str) -> None:
+    """
+    Two workers are no faster at loading, and let it go on beside the training.
+    """
+    known, cheaper = knowledge.Knowledge(), replace(PROFILE, sample_seconds=0.005)
+    known.recalled = Remembered(cheaper, 0, "by trials", (TrialStep(0, 0.02, 0.02), TrialStep(2, 0.021, 0.3)))
+    plan = known.plan(auto_loader(Waits(), 4), replace(cheaper, step_seconds=step), 100, 0)
+    choice = plan.choices["num_workers"]
+    assert (choice.value, choice.rule, choice.because) == (workers, "num_workers.calibrated", because)
+
+
 def test_workers_that_are_fewer_after_deaths_stay_so() -> None:
     """
     Memory is as short as before.

@@ -401,7 +401,7 @@ def test_missing_guard_with_workers_of_the_users_is_an_error(trips: Trips) -> No
     assert str(raised.value) == (
         "num_workers=2 cannot start: each worker that spawn starts imports /home/me/train.py again, and line 7 of it, "
         "'main()', would start workers there, too. Write it like this:\n\n"
-        '    if __name__ == "__main__":\n        main()\n\nThen it runs in this process only.'
+        '    if __name__ == "__main__":\n        main()\n\nThen only this process runs it.'
     )
     assert trips.methods == []
 

@@ -210,6 +210,14 @@ def test_recommend_leaves_contradictions_of_the_user_to_torch(
             },
             id="empty",
         ),
+        pytest.param(
+            {"traits.batches_per_epoch": 0, "fixed.num_workers": 2},
+            {
+                "dataset.empty": "An epoch has no batches: the dataset or its sampler is empty, or drop_last drops the "
+                "only batch. Check the path or pattern that it reads, and batch_size."
+            },
+            id="empty-with-the-user's-workers",
+        ),
         pytest.param({**SPAWN, "process.reimported_main": "train.py"}, {}, id="imports-main"),
         pytest.param({**SPAWN, **MAIN_MISSING}, {"process.main-missing": MAIN_MISSING_NOTE}, id="main-missing"),
         pytest.param(

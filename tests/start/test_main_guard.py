@@ -21,7 +21,7 @@ BECAUSE = (
     "each worker that {method} starts imports {file} again, and line {line} of it, {code!r}, would start workers "
     "there, too"
 )
-FIX = "Write it like this:\n\n{fix}\n\nThen it runs in this process only."
+FIX = "Write it like this:\n\n{fix}\n\nThen only this process runs it."
 
 ERROR = f"autoloader.errors.MissingMainGuardError: num_workers=2 cannot start: {BECAUSE}. {FIX}\n"
 

@@ -42,6 +42,12 @@ FINDINGS = (
         fix="Pass the dataset itself, an object with __getitem__ and __len__ or an IterableDataset.",
     ),
     Finding(
+        id="dataset.nothing-to-shuffle",
+        title="An empty dataset is to be shuffled",
+        text="The dataset, a {kind}, has no samples to shuffle: its length is 0.",
+        fix="Check the path or pattern that it reads.",
+    ),
+    Finding(
         id="sampler.not-sharded",
         title="Each rank loads all samples",
         text="Each of {ranks} ranks loads all samples: the sampler does not know of ranks.",

@@ -63,7 +63,7 @@ FINDINGS = (
             "Each worker that {method} starts imports {file} again, and line {line} of it, {code!r}, would "
             "start workers there, too."
         ),
-        fix="Write it like this:\n\n{fix}\n\nThen it runs in this process only.",
+        fix="Write it like this:\n\n{fix}\n\nThen only this process runs it.",
     ),
     Finding(
         id="process.importing-main",
@@ -72,7 +72,7 @@ FINDINGS = (
             "This process is a worker that is importing {file}, whose line {line}, {code!r}, iterates over a "
             "loader again."
         ),
-        fix="Write it like this:\n\n{fix}\n\nThen it runs in this process only.",
+        fix="Write it like this:\n\n{fix}\n\nThen only this process runs it.",
     ),
     Finding(
         id="process.unloadable",

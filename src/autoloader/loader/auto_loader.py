@@ -147,7 +147,7 @@ class AutoLoader(DataLoader[B_co]):
             "in_order": None if in_order else False,
         }
         fixed = {name: value for name, value in optional.items() if value is not None}
-        check_dataset(dataset)
+        check_dataset(dataset, shuffle=shuffle)
         self.epochs, self.seed, self.calibrate = epochs, seed, calibrate
         self.on_unsafe, self.on_worker_death, self.numa = on_unsafe, on_worker_death, numa
         check_counts(fixed)

@@ -11,7 +11,7 @@ from ..plan import Plan
 from ..policy import Measured, Outlook, cpus_of_rank, recommend
 from ..policy.multiprocessing_context import method_name
 from ..profiling.inspect import length_of
-from ..records import NO_LIMIT
+from ..records import NO_LIMIT, seconds_text
 from ..store import Store
 from ..traits import Profile
 from ..tuning.candidates import Situation, fewest_of, totals_of
@@ -135,7 +135,8 @@ class Knowledge:
         if found is not None:
             totals = self.totals(loader, profile, outlook) if found.best is not None else {}
             best = fewest_of(totals) if totals else found.best
-            measured = measured._replace(best=best, trials=found.trials)
+            trials = found.trials if best == found.best else f"{found.trials}; {_best_now(best, profile)}"
+            measured = measured._replace(best=best, trials=trials)
         return recommend(loader._facts, loader._traits, request_of(loader), measured)
 
     def totals(self, loader: "AutoLoader[Any]", profile: Profile, outlook: Outlook) -> dict[int, float]:
@@ -166,3 +167,11 @@ class Knowledge:
         Return what was found before by trials, where a sample still costs what it did then.
         """
         return self.recalled if self.recalled is not None and is_like(profile, self.recalled.profile) else None
+
+
+def _best_now(workers: int | None, profile: Profile) -> str:
+    """
+    Return the clause that says why another number than the one that trials found best is the choice by now.
+    """
+    step = f" with steps of {seconds_text(profile.step_seconds)}" if profile.step_seconds else ""
+    return f"for what is left to load{step}, {workers} is best by them"

@@ -88,24 +88,32 @@ def check_word(name: str, value: Any, known: tuple[str, ...]) -> None:
         raise ArgumentError(text)
 
 
-def check_dataset(dataset: Any) -> None:
+def check_dataset(dataset: Any, *, shuffle: bool | None) -> None:
     """
     Refuse what torch would accept here and fail on later, in a worker: a loader, a class, something without samples.
 
+    Args:
+        dataset: What is to be loaded.
+        shuffle: Whether its samples are to be shuffled, for which torch wants one at least, and does not say of what.
+
     Raises:
-        ArgumentError: It is no dataset.
+        ArgumentError: It is no dataset, or has nothing to shuffle.
     """
     what = None
     if isinstance(dataset, DataLoader):
         what = "a DataLoader"
     elif isinstance(dataset, type):
         what = "a class"
+    elif isinstance(dataset, str):
+        what = "a string, whose samples would be its characters"
     elif not isinstance(dataset, IterableDataset) and not any(
         hasattr(dataset, name) for name in ("__getitem__", "__getitems__")
     ):
         what = f"of type {type(dataset).__name__}"
     if what is not None:
         raise ArgumentError(describe("dataset.not-one", value=reprlib.repr(dataset), what=what))
+    if shuffle and not isinstance(dataset, IterableDataset) and length_of(dataset) == 0:
+        raise ArgumentError(describe("dataset.nothing-to-shuffle", kind=type(dataset).__name__))
 
 
 def batches_per_epoch(dataset: Any, batch_size: Any, sampler: Any, batch_sampler: Any, drop_last: bool) -> int | None:

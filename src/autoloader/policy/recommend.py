@@ -103,7 +103,7 @@ def _notes(facts: HostFacts, traits: DatasetTraits, choices: Mapping[str, Choice
         yield _note("dataset.iterable-not-sharded")
     if traits.open_handle is not None and (choices["num_workers"].value or "num_workers.open-handle" in rules):
         yield _note("dataset.open-handle", name=traits.open_handle)
-    if "num_workers.no-batches" in rules:
+    if traits.batches_per_epoch == 0:
         yield _note("dataset.empty")
     found = find_obstacle(facts, choices["num_workers"].value or 1) or find_obstacle_to(method_name(context), facts)
     if found is not None and choices["backend"].rule == f"backend.{found.rule}":
