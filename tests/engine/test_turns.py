@@ -96,19 +96,21 @@ def test_error_of_a_fetch_lets_others_go_on() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no fork")
-def test_forked_process_does_not_wait_for_a_thread_of_its_parent() -> None:
+@pytest.mark.parametrize("is_inherited", [False, True], ids=["new-iterator", "inherited-iterator"])
+def test_forked_process_does_not_wait_for_a_thread_of_its_parent(is_inherited: bool) -> None:
     """
     The thread that fetches is not there, and would never let go of the dataset.
     """
     entered, leave = threading.Event(), threading.Event()
     slow = in_turns(waiting(entered, leave), BASE)
+    inherited = in_turns(iter([3]), BASE)
     thread = threading.Thread(target=lambda: next(slow))
     thread.start()
     assert entered.wait(30)
     child = os.fork()
     if child == 0:
         signal.alarm(20)
-        os._exit(next(in_turns_with_threads(iter([3]), BASE)))
+        os._exit(next(inherited if is_inherited else in_turns_with_threads(iter([3]), BASE)))
     leave.set()
     thread.join(30)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3

@@ -55,6 +55,8 @@ def test_rank_of_a_stream_is_told_that_the_stream_has_to_share() -> None:
         "share (torch.distributed.get_rank()), and in that each worker its own."
     )
     assert [note.text for note in loader.plan.notes] == [text]
+    loader._take_plan(loader.plan)  # as where a stream is resumed
+    assert [note.text for note in loader.plan.notes] == [text]
 
 
 @pytest.mark.usefixtures("ranks")

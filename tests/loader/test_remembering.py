@@ -423,8 +423,11 @@ def test_calibration_that_was_cut_off_before_a_trial_ended_is_not_kept(
     with auto_loader(Varies(), 4, calibrate=True) as loader:
         iter(loader)
         choice = loader.plan.choices["num_workers"]
-    assert (choice.value, choice.rule) == (0, "num_workers.calibrated")
-    assert files(store) == []
+        assert (choice.value, choice.rule) == (0, "num_workers.calibrated")
+        assert files(store) == []
+        assert fetched(loader)[0] == list(range(160))
+    kept = [json.loads(path.read_text(encoding="utf-8"))["value"] for path in files(store)]
+    assert [(each["best"], each["steps"], each["failed"]) for each in kept] == [(None, [], [])] * len(kept)
 
 
 def test_calibration_that_is_interrupted_is_not_kept_and_interrupts_the_training(

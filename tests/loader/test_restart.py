@@ -14,6 +14,7 @@ from torch.utils.data import get_worker_info
 
 import datasets
 from autoloader import auto_loader
+from autoloader.engine.inner import InnerLoader
 from autoloader.errors import LoaderClosedError
 from autoloader.loader.deaths import Deaths
 from loader.chosen import chosen, epochs_of, global_states, plain, seed_all
@@ -344,23 +345,46 @@ def test_death_with_a_batch_half_written_does_not_hang(in_thread: bool, victim: 
         assert found == [[start, start + 1] for start in range(0, 20, 2)]
 
 
-def test_close_while_dead_workers_are_replaced_ends_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_kept", [False, True], ids=["for-an-epoch", "kept"])
+@pytest.mark.parametrize("where", ["handler", "thread-before", "thread-meanwhile"])
+def test_close_while_dead_workers_are_replaced_ends_the_loop(
+    where: str, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """
-    The new ones end, too, and no batch is served by them.
+    The new ones end, too, and no batch is served by them: a signal's handler comes in between, another thread waits.
     """
     replace = Deaths.replace
+    loader = chosen(datasets.Numbers(40), 2, batch_size=2, on_worker_death="restart", persistent_workers=is_kept)
+    closing = threading.Thread(target=loader.close)
 
     def close_meanwhile(self: Deaths, *arguments: Any) -> Any:
+        if where == "thread-meanwhile":
+            closing.start()
+            closing.join(0.2)
+            assert closing.is_alive()
         replaced = replace(self, *arguments)
-        loader.close()
+        if where == "handler":
+            loader.close()
         return replaced
 
     monkeypatch.setattr(Deaths, "replace", close_meanwhile)
-    loader = chosen(datasets.Numbers(40), 2, batch_size=2, on_worker_death="restart")
     batches = iter(loader)
     next(batches)
     for process in workers():
         process.kill()
+    if where == "thread-before":
+        note = InnerLoader.dead_workers
+
+        def close_before(self: InnerLoader) -> Any:
+            found = note(self)
+            if found and closing.ident is None:
+                closing.start()
+                closing.join()
+            return found
+
+        monkeypatch.setattr(InnerLoader, "dead_workers", close_before)
     with pytest.raises(LoaderClosedError, match="its loader was closed"):
         list(batches)
+    if closing.ident is not None:
+        closing.join()
     assert workers() == []

@@ -4,6 +4,7 @@ The state of a loader: what it says, what it refuses, and what it brings back be
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import warnings
@@ -114,6 +115,38 @@ def test_interrupt_while_a_resumed_epoch_begins_keeps_its_place(
         assert json.dumps(as_lists(told)) == json.dumps(as_lists(state))
     with resumed(loader_of("shuffle"), state) as other, loader:
         assert epochs_of(loader) == epochs_of(other)
+
+
+@pytest.mark.parametrize("told", ["epoch", "broadcast", "nothing"])
+def test_interrupt_while_a_resumed_epoch_begins_keeps_what_was_set_since(
+    told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    It is newer than the checkpoint.
+    """
+    with chosen(datasets.Numbers(LENGTH), 0, batch_size=2) as first:
+        first.set_epoch(1)
+        first.broadcast(scale=5)
+        next(iter(first))
+        first.broadcast(scale=7)
+        state = through_a_checkpoint(first.state_dict())
+    found = []
+    for is_interrupted in (False, True):
+        with resumed(chosen(datasets.Numbers(LENGTH), 0, batch_size=2), state) as loader:
+            if told == "epoch":
+                loader.set_epoch(4)
+            elif told == "broadcast":
+                loader.broadcast(scale=9)
+            if is_interrupted:
+                with monkeypatch.context() as patch:
+                    patch.setattr(InnerLoader, "start_epoch", lambda *_: signal.raise_signal(signal.SIGINT))
+                    with pytest.raises(KeyboardInterrupt):
+                        iter(loader)
+            found.append((epochs_of(loader, 2), loader.state_dict()["epoch"]))
+    assert found[0] == found[1]
+    (first_batch, *_), second_epoch = found[0][0]
+    scales = {"epoch": (5, 7), "broadcast": (9, 7), "nothing": (5, 7)}[told]
+    assert (first_batch[0][1], second_epoch[0][0][1]) == scales
 
 
 def as_lists(value: Any) -> Any:

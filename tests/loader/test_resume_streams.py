@@ -2,6 +2,7 @@
 Iterable-style data in the middle of an epoch: with a state of its own it goes on, and without one it begins anew.
 """
 
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 import datasets
 from autoloader import auto_loader
 from autoloader.engine import processes
+from autoloader.engine.inner import InnerLoader
 from autoloader.errors import AutoloaderWarning
 from loader.resuming import resumed, through_a_checkpoint
 
@@ -79,6 +81,29 @@ def batches_of(loader: Any) -> list[Any]:
     Return the batches of an epoch.
     """
     return [batch.tolist() for batch in loader]
+
+
+@pytest.mark.slow_spawn
+def test_stream_that_is_closed_by_another_thread_goes_on_with_the_worker_that_was_due(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """
+    Also where that comes just before a batch is noted: torch has forgotten its workers then.
+    """
+    note, states = InnerLoader.note_served, []
+
+    def close_first(self: InnerLoader, state: Any) -> None:
+        closing = threading.Thread(target=loader.close)
+        closing.start()
+        closing.join()
+        note(self, state)
+
+    for noted in (note, close_first):
+        monkeypatch.setattr(InnerLoader, "note_served", noted)
+        with loader_of(Remembers(), 2) as loader:
+            next(iter(loader))
+            states.append(loader.state_dict()["stream"]["turn"])
+    assert states == [1, 1]
 
 
 SLOW = pytest.mark.slow_spawn

@@ -210,6 +210,18 @@ RESOURCE_ROWS = [
         "num_workers.commit",
         id="windows-does-not-tell",
     ),
+    pytest.param(
+        {**WINDOWS, **COMMIT_6_GIB, **NO_ACCELERATOR, **cpus(64)},
+        2,
+        "num_workers.commit",
+        id="build-for-cuda-without-a-device-that-is-seen",
+    ),
+    pytest.param(
+        {**WINDOWS, "memory.commit_headroom_bytes": None, "job.local_world_size": 2},
+        2,
+        "num_workers.commit",
+        id="windows-does-not-tell-2-ranks",
+    ),
     pytest.param({**COMMIT_6_GIB}, 16, "num_workers.unmeasured", id="linux-promises-more"),
     pytest.param({"memory.headroom_bytes": NO_LIMIT}, 16, "num_workers.unmeasured", id="memory-without-limit"),
     pytest.param({"memory.headroom_bytes": None}, 16, "num_workers.unmeasured", id="memory-unknown"),

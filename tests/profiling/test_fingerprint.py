@@ -314,6 +314,16 @@ def test_fingerprint_after_writing_to_an_array_is_another(numpy: ModuleType, sha
     assert fingerprint(dataset) != before
 
 
+def test_fingerprint_after_masking_an_element_is_another(numpy: ModuleType) -> None:
+    """
+    The mask lies beside the elements; netCDF4 returns such arrays.
+    """
+    dataset = Thing(data=numpy.ma.array([1, 2, 3], mask=[0, 0, 0]))
+    before = fingerprint(dataset)
+    dataset.data[1] = numpy.ma.masked
+    assert fingerprint(dataset) != before
+
+
 @pytest.mark.parametrize(
     "make",
     [

@@ -5,6 +5,7 @@ Ctrl-C is kept away from a child while it starts, and comes to this process afte
 import signal
 import sys
 import threading
+from collections.abc import Iterable
 
 import pytest
 
@@ -36,6 +37,38 @@ def test_mask_is_as_before_whatever_happens() -> None:
         with held("spawn"):
             pass
         assert blocked() == before | {signal.SIGINT, signal.SIGUSR1}
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def test_mask_is_as_before_where_an_interrupt_comes_while_signals_are_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Python raises it once they are, out of the very call that blocks them.
+    """
+    before, block = blocked(), signal.pthread_sigmask
+
+    def interrupted(how: int, signals: Iterable[int]) -> set[signal.Signals]:
+        old = block(how, signals)
+        if how == signal.SIG_BLOCK and signals:
+            raise KeyboardInterrupt
+        return old
+
+    with monkeypatch.context() as patch:
+        patch.setattr(signal, "pthread_sigmask", interrupted)
+        with pytest.raises(KeyboardInterrupt), held("fork"):
+            pytest.fail("the block was entered")
+    assert blocked() == before
+
+
+def test_signal_that_the_user_holds_back_stays_held_back_in_a_forked_child() -> None:
+    """
+    A thread of the training process may wait for SIGTERM, to write a checkpoint: the workers are to live as long.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        with held("fork"):
+            let_through()
+            assert blocked() == before | {signal.SIGTERM}
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from multiprocessing.connection import wait
 from pathlib import Path
 from time import monotonic, sleep
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 import datasets
+from autoloader.tuning import assistant
 from autoloader.tuning.assistant import Assistant, AssistantError, CannotStartError, NoBatchError, OutOfTimeError
 from autoloader.tuning.laboratory import Subject
 from loader.chosen import NEEDS_FORK
@@ -282,6 +284,40 @@ def test_child_that_hangs_ends_with_its_parent(method: str, tmp_path: Path) -> N
     parent.wait()
     assert len(list(seen.iterdir())) == 1
     assert still_running(seen) == []
+
+
+@NEEDS_FORK
+def test_interrupt_before_the_end_of_the_child_begins_ends_it_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    Signals are held back while it ends, and one may come while they begin to be.
+    """
+
+    @contextlib.contextmanager
+    def interrupted(_method: str) -> Iterator[None]:
+        signal.raise_signal(signal.SIGINT)
+        yield
+
+    child = start("fork", subject(datasets.Numbers())).__enter__()
+    pid = child._process.pid
+    monkeypatch.setattr(assistant, "held", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        child.__exit__()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@NEEDS_FORK
+def test_what_the_user_raises_in_a_wait_is_no_death_of_the_child() -> None:
+    """
+    A signal's handler may raise a TimeoutError, which is an OSError.
+    """
+
+    def give_up() -> None:
+        raise TimeoutError("no more time")
+
+    measured, deadline = subject(Troubled(hang)), monotonic() + PATIENCE_SECONDS
+    with pytest.raises(TimeoutError, match="no more time"), Assistant("fork", measured, deadline, give_up) as child:
+        child.ask("profile", 1 << 20)
 
 
 @NEEDS_FORK

@@ -231,13 +231,13 @@ def test_no_trial_begins_that_would_not_end_in_time(monkeypatch: pytest.MonkeyPa
     assert outcome == ({2: [Run(0.0, 0.05, 10)]}, {}, "budget")
 
 
-def test_death_of_the_child_ends_the_trials_and_is_no_failure_of_a_number() -> None:
+def test_death_of_the_child_ends_the_trials_as_a_failure_of_the_number_that_was_tried() -> None:
     """
-    What was seen counts, and without that it is an error: no number has failed, and none is to be avoided ever after.
+    What was seen counts, and without that it is an error: then nobody knows that it was the number of workers.
     """
     death = ChildDiedError("the process that measures ended with exit code -9")
     child = Child({2: 0.05, 3: death})
-    assert tried(child) == ({2: [Run(0.0, 0.05, 10)]}, {}, "death")
+    assert tried(child) == ({2: [Run(0.0, 0.05, 10)]}, {3: str(death)}, "death")
     assert child.asked == [2, 3]
     with pytest.raises(ChildDiedError):
         tried(Child({2: death}))

@@ -71,6 +71,8 @@ def disarm_half_started(error: BaseException) -> None:
                 signals: Any = torch.utils.data._utils.signal_handling
                 signals._remove_worker_pids(id(iterator))
                 iterator._worker_pids_set = False
+            if hasattr(iterator, "_pin_memory_thread_done_event"):
+                iterator._pin_memory_thread_done_event.set()
             for each in (*getattr(iterator, "_index_queues", ()), getattr(iterator, "_worker_result_queue", None)):
                 if each is not None:
                     each.cancel_join_thread()

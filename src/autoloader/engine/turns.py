@@ -32,8 +32,17 @@ _locks: weakref.WeakValueDictionary[int, _Lock] = weakref.WeakValueDictionary()
 The lock of each dataset that a thread fetches from, by its id, for as long as something fetches from it in turns.
 """
 
+
+def _renew_in_forked_process() -> None:
+    """
+    In a process that was just forked: let nobody wait for threads that are not there.
+    """
+    for each in _locks.values():
+        each.lock = threading.RLock()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_locks.clear)  # the threads that held some are not there
+    os.register_at_fork(after_in_child=_renew_in_forked_process)
 
 
 class InTurns:

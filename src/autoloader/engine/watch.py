@@ -83,6 +83,7 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
         self._waiting_since: float | None = None
         self._broken_by: tuple[type[Exception], tuple[Any, ...]] | None = None
         self._died: list[DeadWorker] = []
+        self._due_at_the_end: int | None = None
         self.failed_position: int | None = None
         self.was_interrupted = False
         self._left: dict[int, int] = {}
@@ -134,6 +135,8 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
         self._try_put_index()
 
     def _shutdown_workers(self) -> None:
+        if self._due_at_the_end is None and hasattr(self, "_task_info"):
+            self._due_at_the_end = self.next_worker()
         for worker, has_ended in enumerate(self._have_ended):
             if has_ended:
                 self._workers_status[worker] = True  # it was asked for nothing, and waits for its end
@@ -174,8 +177,10 @@ class WatchedIterator(dataloader._MultiProcessingDataLoaderIter):
 
     def next_worker(self) -> int:
         """
-        Return the worker whose batch is due next.
+        Return the worker whose batch is due next, or was when the workers were ended.
         """
+        if self._due_at_the_end is not None:
+            return self._due_at_the_end
         due = (info[0] for info in self._task_info.values() if len(info) == 2 or self._workers_status[info[0]])
         return next(due, 0)
 

@@ -212,7 +212,8 @@ class AutoLoader(DataLoader[B_co]):
         Return *plan* with what only a loader can note: that ranks share nothing, and where workers run.
         """
         notes = not_sharded(self.dataset, samplers_of(self.sampler, self.batch_sampler))
-        noted = replace(plan, notes=(*plan.notes, *notes)) if notes else plan
+        new = tuple(note for note in notes if note not in plan.notes)
+        noted = replace(plan, notes=(*plan.notes, *new)) if new else plan
         return with_numa_note(noted, self._facts, self.numa)
 
     def _take_plan(self, plan: Plan) -> None:

@@ -49,7 +49,7 @@ def begin_epoch(
     clock = inline if isinstance(inline, BatchClock) else None
     course, samplers = loader._course, samplers_of(loader.sampler, loader.batch_sampler)
     rank = loader._facts.job.local_rank
-    with course.until_begun(samplers):
+    with course.until_begun():
         course.warn_of_repetition(samplers, local_rank=rank, stacklevel=3)
         if settings is not None and loader._style == "iterable":
             course.check_stream(loader.dataset, settings["num_workers"], local_rank=rank, stacklevel=3)
@@ -207,12 +207,12 @@ def _deaths(loader: "AutoLoader[Any]", inner: InnerLoader) -> Deaths:
     method = method_name(inner.settings.get("multiprocessing_context"))
 
     def restart(old: InnerLoader, changes: dict[str, Any]) -> InnerLoader:
-        with loader._inners.lock:
-            if "num_workers" in changes and not is_users(loader.plan.choices["num_workers"]):
-                loader.plan = with_fewer_workers(loader.plan, changes["num_workers"])
-            return _make_inner(loader, {**old.settings, **changes}, replaces=old)
+        if "num_workers" in changes and not is_users(loader.plan.choices["num_workers"]):
+            loader.plan = with_fewer_workers(loader.plan, changes["num_workers"])
+        return _make_inner(loader, {**old.settings, **changes}, replaces=old)
 
-    return Deaths(restart, goes_on=loader.on_worker_death == "restart", before=inner.memory, method=method)
+    goes_on, lock = loader.on_worker_death == "restart", loader._inners.lock
+    return Deaths(restart, goes_on=goes_on, lock=lock, before=inner.memory, method=method)
 
 
 def _make_inner(

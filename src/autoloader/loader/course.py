@@ -119,18 +119,21 @@ class Course:
         self.progress, self._loaded = progress, None
 
     @contextlib.contextmanager
-    def until_begun(self, samplers: Sequence[Any]) -> Iterator[None]:
+    def until_begun(self) -> Iterator[None]:
         """
-        Let what was loaded hold for the next epoch if the ``with`` block begins none, as after Ctrl-C.
+        Let what was loaded, and what was set since, hold for the next epoch if the ``with`` block begins none.
 
-        A state that does not fit is not tried again.
+        That may be after Ctrl-C. A state that does not fit is not tried again.
         """
+        resumed, waiting = self._resumed, self.epochs.waiting()
         try:
             yield
         except BaseException as error:
-            loaded, self._loaded = self._loaded, None
-            if loaded is not None and not isinstance(error, ArgumentError):
-                self.load(loaded, samplers, skips_empty=False, batches=None)
+            if isinstance(error, ArgumentError):
+                self._loaded = None
+            elif self._loaded is not None:
+                self._resumed = resumed
+                self.epochs.wait_again(waiting)
             raise
 
     def begin_plain(self, dataset: Any, samplers: Sequence[Any]) -> None:

@@ -5,6 +5,7 @@ What happens when a worker dies: one error that tells why, or new workers that g
 import logging
 import reprlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ..engine.inner import InnerLoader
@@ -34,6 +35,7 @@ class Deaths:
     Args:
         restart: Returns a new inner loader for the rest of an epoch, given the old one and settings that change.
         goes_on: Whether an epoch goes on with new workers when some died.
+        lock: Held while workers are replaced, so that another thread that closes the loader comes before or after it.
         before: Memory when the workers started.
         method: The start method.
     """
@@ -43,11 +45,13 @@ class Deaths:
         restart: Callable[[InnerLoader, dict[str, Any]], InnerLoader],
         *,
         goes_on: bool,
+        lock: AbstractContextManager[object],
         before: MemoryFacts | None,
         method: str | None,
     ) -> None:
         self._restart = restart
         self._goes_on = goes_on
+        self.lock = lock
         self._before = before
         self._method = method
         self._fruitless = 0

@@ -36,6 +36,18 @@ class Told(NamedTuple):
     state: Mapping[str, Any]
 
 
+class Waiting(NamedTuple):
+    """
+    What is to be passed on before the next epoch, and after that.
+    """
+
+    number: int
+    is_users: bool
+    epoch: int | None
+    state: Mapping[str, Any]
+    after: Mapping[str, Any] | None
+
+
 class Epochs:
     """
     The epochs of one loader: their numbers, and what the user has set for them.
@@ -83,6 +95,19 @@ class Epochs:
         Return what is to be passed on before the next epoch.
         """
         return {"epoch": self._new_epoch, "state": dict(self._new_state)}
+
+    def waiting(self) -> Waiting:
+        """
+        Return what :meth:`begin` takes, for :meth:`wait_again`.
+        """
+        return Waiting(self.next_number, self.is_users, self._new_epoch, dict(self._new_state), self._after)
+
+    def wait_again(self, waiting: Waiting) -> None:
+        """
+        Let the next epoch be the one that was to begin, which did not, with what was to be passed on before it.
+        """
+        self.next_number, self.is_users, self._new_epoch = waiting.number, waiting.is_users, waiting.epoch
+        self._new_state, self._after = dict(waiting.state), waiting.after
 
     def _pass_on_next(self, pending: Mapping[str, Any]) -> None:
         if pending["epoch"] is not None:

@@ -78,10 +78,11 @@ class LoaderIterator:
                 if not (self._is_closed_since(source) or self._survives(error)):
                     raise
             except BaseException as error:
-                if self.inner is not None:
-                    self.inner.note_failed(error)
+                inner = self.inner
+                if inner is not None:
+                    inner.note_failed(error)
                 raise
-        issued, samples, state = self._issued, 0, None
+        inner, issued, samples, state = self.inner, self._issued, 0, None
         position: Any = self._arrival.position
         if self._delivers:
             batch, position, state, _ = batch
@@ -89,8 +90,8 @@ class LoaderIterator:
             indices = issued.outstanding.pop(position, ())
             issued.last_served = position, indices
             samples = issued.samples_at(indices)
-        elif self.inner is not None:
-            self.inner.note_served(state)
+        elif inner is not None:
+            inner.note_served(state)
         self._progress.served_batches += 1
         self._note(begun, perf_counter(), samples)
         if issued is not None and issued.count == self._batches and not issued.outstanding:
@@ -101,8 +102,9 @@ class LoaderIterator:
         """
         Note the end of the epoch, or an error of the dataset's that looks like it.
         """
-        if self.inner is not None and self.is_running and self.inner.has_stopped_early():
-            self.inner.note_failed(error)
+        inner = self.inner
+        if inner is not None and self.is_running and inner.has_stopped_early():
+            inner.note_failed(error)
         else:
             self._finish()
 
@@ -135,14 +137,17 @@ class LoaderIterator:
         Go on with new workers, or raise the death of the old ones, now and whenever there is another ``next()``.
         """
         inner.has_failed = True
-        try:
-            new, source = deaths.replace(inner, dead, error, self._progress)
-        except WorkerDiedError as died:
-            self.is_running = False
-            self.source = _Ended(partial(WorkerDiedError, str(died)))
-            raise
-        self._record.restarts += 1
-        self.continue_with(new, source, deaths)
+        with deaths.lock:
+            if not self.is_running:  # another thread has closed the loader meanwhile
+                return
+            try:
+                new, source = deaths.replace(inner, dead, error, self._progress)
+            except WorkerDiedError as died:
+                self.is_running = False
+                self.source = _Ended(partial(WorkerDiedError, str(died)))
+                raise
+            self._record.restarts += 1
+            self.continue_with(new, source, deaths)
 
     def draw_from(self, source: Any) -> None:
         """
@@ -156,8 +161,8 @@ class LoaderIterator:
         """
         self.inner, self.source, self._deaths = inner, source, deaths
         self._listen(inner)
-        if not self.is_running:  # somebody has closed the loader meanwhile
-            self._end(gives_error=True)
+        if not self.is_running:  # a signal's handler has closed the loader meanwhile
+            self._end(inner, gives_error=True)
 
     def _listen(self, inner: InnerLoader) -> None:
         self._silence: SilenceReport | None = SilenceReport(inner, self._record)
@@ -175,7 +180,8 @@ class LoaderIterator:
             return
         self._is_complete = self._record.is_exhausted = True
         self.is_running = False
-        if self.inner is not None and self.inner.keeps_workers:
+        inner = self.inner
+        if inner is not None and inner.keeps_workers:
             self._let_go()
         self._on_exhausted()
 
@@ -183,9 +189,10 @@ class LoaderIterator:
         """
         Let torch's iterator go, whose workers may serve another epoch, and the loader, which may be dropped now.
         """
-        if self.inner is not None:
+        inner = self.inner
+        if inner is not None:
             self.source = iter(())
-            self.inner.end_epoch()
+            inner.end_epoch()
             self.inner = self._deaths = self._silence = None
 
     def _finish(self) -> None:
@@ -202,10 +209,9 @@ class LoaderIterator:
         End the workers; an iterator that was not exhausted gives an error from now on.
         """
         was_running, self.is_running = self.is_running, False
-        self._end(gives_error=was_running)
+        self._end(self.inner, gives_error=was_running)
 
-    def _end(self, *, gives_error: bool) -> None:
-        inner = self.inner
+    def _end(self, inner: InnerLoader | None, *, gives_error: bool) -> None:
         if gives_error:
             self.source = _Ended(partial(_closed, self._progress))
             if inner is not None:

@@ -54,6 +54,7 @@ class Knowledge:
         """What the plan is made by; ``None`` before anything is measured."""
         self.recalled: Remembered | None = None
         """What an earlier run has found, until batches say otherwise."""
+        self._is_stored = True
         self._store = Store(None)
         self._key: dict[str, Any] = {}
 
@@ -80,7 +81,7 @@ class Knowledge:
         """
         Keep what was measured for the next run.
         """
-        fitting = self._fitting(profile)
+        fitting = self._fitting(profile) if self._is_stored else None
         kept = Remembered(profile) if fitting is None else fitting._replace(profile=profile)
         remember(self._store, self._key, kept)
 
@@ -94,7 +95,7 @@ class Knowledge:
             loader: The loader.
             found: What it has found.
             failed: Numbers of workers whose trial failed.
-            lasts: Whether the next run shall find it, too.
+            lasts: Whether the next run shall find it, too, now or with what the batches show.
         """
         choice = found.plan.choices["num_workers"]
         best = choice.value if choice.rule == "num_workers.calibrated" else None
@@ -102,6 +103,7 @@ class Knowledge:
         steps = tuple(TrialStep(each.num_workers, each.step_seconds, each.first_batch_seconds) for each in found.trials)
         train = found.profile.step_seconds or 0.0
         self.recalled = Remembered(found.profile, best, choice.because, steps, tuple(failed), train)
+        self._is_stored = lasts
         if lasts:
             remember(self._store, self._key, self.recalled)
 

@@ -265,17 +265,18 @@ def _commit_limit(facts: HostFacts, batch_bytes: int, prefetch: int) -> Limit:
     """
     Return how many workers Windows can promise memory to: it promises no more than memory and page file hold.
     """
-    memory, rule = facts.memory, "num_workers.commit"
-    has_cuda = facts.accelerator.kind == "cuda" and facts.process.is_torch_built_for_accelerator is not False
+    memory, rule, ranks = facts.memory, "num_workers.commit", facts.job.local_world_size or 1
+    built = facts.process.is_torch_built_for_accelerator  # which loads CUDA's libraries with or without a device
+    has_cuda = facts.accelerator.kind == "cuda" if built is None else built
     told = (memory.commit_headroom_bytes, memory.job_headroom_bytes)
     left = [each for each in told if each is not None and each != NO_LIMIT]
     if not left:
-        value = MOST_OF_UNKNOWN_COMMIT if has_cuda else NO_LIMIT
+        value = max(1, MOST_OF_UNKNOWN_COMMIT // ranks) if has_cuda else NO_LIMIT
         return Limit(rule=rule, value=value, because="what Windows may still promise is unknown")
     headroom = min(left)
     worker = (WINDOWS_CUDA_WORKER_BYTES if has_cuda else WINDOWS_WORKER_BYTES) + prefetch * batch_bytes
     because = f"Windows may promise {size_text(headroom)} more, about {size_text(worker)} a worker"
-    return Limit(rule=rule, value=_fits(headroom / (facts.job.local_world_size or 1), worker), because=because)
+    return Limit(rule=rule, value=_fits(headroom / ranks, worker), because=because)
 
 
 def _shared_batches(facts: HostFacts, batch_bytes: int | None) -> tuple[float, str]:

@@ -124,7 +124,7 @@ class _Walk:
             return shape, None
         self._blocks_left -= 1
         elements = array.flat  # which takes them one by one
-        if array.flags.c_contiguous:
+        if array.flags.c_contiguous and not hasattr(array, "mask"):  # a masked array's bytes depend on its mask
             elements = array.view(sys.modules["numpy"].ndarray).reshape(-1)
         return shape, zlib.crc32(elements[: max(1, _BLOCK_BYTES // max(1, array.itemsize))].tobytes())
 

@@ -5,7 +5,13 @@ Keeps Ctrl-C away from children that are not ready for it.
 import contextlib
 import signal
 import sys
+import threading
 from collections.abc import Iterator
+
+_here = threading.local()
+"""
+What was blocked in this thread before signals were held; a forked child has it from the thread that forked.
+"""
 
 
 @contextlib.contextmanager
@@ -25,8 +31,10 @@ def held(method: str) -> Iterator[None]:
         yield
         return
     signals = {signal.SIGINT, signal.SIGTERM} if method == "fork" else {signal.SIGINT}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
+        _here.blocked_before = before
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # which may raise an interrupt once they are blocked
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -34,10 +42,13 @@ def held(method: str) -> Iterator[None]:
 
 def let_through() -> None:
     """
-    Let signals through again, in a child that was started while they were held.
+    Let signals through again, in a child that was started while they were held; not what the user had blocked before.
+
+    A child that was not forked cannot know what that was: only SIGINT was held for it.
     """
     if sys.platform != "win32":
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+        held_back = {signal.SIGINT, signal.SIGTERM} - getattr(_here, "blocked_before", {signal.SIGTERM})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, held_back)
 
 
 def ignore() -> None:

@@ -127,11 +127,11 @@ class Assistant:
         return torch.load(io.BytesIO(self.ask("batch")), weights_only=False)
 
     def _receive(self, otherwise: str) -> Any:
+        while not wait([self._connection, self._process.sentinel], TURN_SECONDS):
+            self._while_waiting()
+            if monotonic() > self._deadline:
+                raise OutOfTimeError(otherwise)
         try:
-            while not wait([self._connection, self._process.sentinel], TURN_SECONDS):
-                self._while_waiting()
-                if monotonic() > self._deadline:
-                    raise OutOfTimeError(otherwise)
             if not self._connection.poll():
                 raise ChildDiedError(self._death())
             is_good, answer = self._connection.recv()
@@ -153,12 +153,12 @@ class Assistant:
         """
         End the child and its workers, the group that it leads; another Ctrl-C waits until that is done.
         """
-        with held("fork"):
-            try:
+        try:
+            with held("fork"):
                 self._kill()
-            except BaseException:  # Ctrl-C by way of another thread, which does not hold it back, or a handler's own
-                self._kill()
-                raise
+        except BaseException:  # Ctrl-C by way of another thread, which does not hold it back, or a handler's own
+            self._kill()
+            raise
 
     def _kill(self) -> None:
         """

@@ -141,14 +141,12 @@ def run_trials(
             waiting = _more(situation, runs, failed, only)
             if not waiting:
                 return Outcome(runs, failed, "order clear" if runs else "no trial possible")
-    except OutOfTimeError as error:
-        if only is not None and not runs:
+    except (OutOfTimeError, ChildDiedError) as error:
+        is_death = isinstance(error, ChildDiedError)
+        if not runs and (is_death or only is not None):
             raise
-        return Outcome(runs, failed if workers in runs else {**failed, workers: str(error)}, "budget")
-    except ChildDiedError:
-        if not runs:
-            raise
-        return Outcome(runs, failed, DEATH)
+        failed = failed if workers in runs else {**failed, workers: str(error)}
+        return Outcome(runs, failed, DEATH if is_death else "budget")
     except KeyboardInterrupt:
         return Outcome(runs, failed, INTERRUPT)
 
