@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from autoloader.calibration import Calibration
 from autoloader.errors import ArgumentError, PlanFileError
 from autoloader.plan import ALWAYS_DECIDED, SCHEMA, Choice, Limit, Note, Plan, smallest
+from autoloader.traits import Profile
 
 NO_LIMIT = float("inf")
 
@@ -395,6 +397,16 @@ def test_plan_load_of_another_file_says_what_is_wrong(content: Any, text: str, t
         Plan.load(path)
     assert str(caught.value) == f"plan={str(path)!r} {text}. {WRITE}"
     assert caught.value.exit_code == 3
+
+
+def test_plan_of_a_calibration_is_read_from_its_json(tmp_path: Path) -> None:
+    """
+    Who has printed it into a file passes that as plan=.
+    """
+    profile = Profile(batches=2, batch_samples=1, sample_seconds=0.01, sample_cpu_seconds=0.0)
+    path = tmp_path / "found.json"
+    path.write_text(Calibration(plan=PLAN, profile=profile).to_json(), encoding="utf-8")
+    assert Plan.load(path) == PLAN
 
 
 def test_plan_load_of_a_missing_file_says_why(tmp_path: Path) -> None:

@@ -201,7 +201,7 @@ class Plan:
     @classmethod
     def load(cls, path: str | Path) -> "Plan":
         """
-        Read a plan that :meth:`save` wrote.
+        Read a plan that :meth:`save` wrote, or the plan of a calibration from what ``calibrate --json`` printed.
 
         Raises:
             PlanFileError: There is no such file, it is no JSON, or it has another layout.
@@ -213,6 +213,8 @@ class Plan:
             raise PlanFileError(describe("plan.unreadable", path=where, reason=error.strerror or error)) from error
         except (ValueError, RecursionError) as error:
             raise PlanFileError(describe("plan.malformed", path=where, reason=f"it is not JSON ({error})")) from error
+        if isinstance(data, dict) and isinstance(data.get("plan"), dict):
+            data = data["plan"]
         schema = data.get("schema") if isinstance(data, dict) else SCHEMA
         if schema != SCHEMA:
             raise PlanFileError(describe("plan.other-schema", path=where, schema=schema, known=SCHEMA))
