@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import datasets
-from autoloader.tuning.laboratory import Laboratory, NothingToLoadError, Run, _is_enough, _timed, _told
+from autoloader.tuning import laboratory
+from autoloader.tuning.laboratory import Laboratory, NothingToLoadError, Run, _is_enough, _is_half_left, _timed, _told
 from tuning.subjects import OneShot, OpenedLater, Slow, Troubled, raise_key_error, raise_stop_iteration, subject
 
 INLINE = {"num_workers": 0}
@@ -49,6 +50,42 @@ def test_profile_is_of_eight_batches() -> None:
     assert profile.batch_bytes >= 4 * 16
 
 
+class Threads(Slow):
+    """
+    Notes at how many threads torch computes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(400)
+        self.seen: list[int] = []
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        self.seen.append(torch.get_num_threads())
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("is_single", [True, False], ids=["one-is-no-slower", "all-are-faster"])
+def test_inline_loads_at_one_thread_or_at_all_whichever_is_faster(
+    is_single: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    The profile begins as in a worker, and ends at all; the trials go on as a loader without workers would.
+    """
+    before, dataset = torch.get_num_threads(), Threads()
+    monkeypatch.setattr(laboratory, "is_at_one_thread", lambda profile: is_single)
+    torch.set_num_threads(2)
+    try:
+        measuring = Laboratory(subject(dataset))
+        assert measuring.profile(1 << 20).inline_batch_seconds is not None
+        assert (set(dataset.seen[:16]), set(dataset.seen[-4:])) == ({1}, {2})
+        assert dataset.seen == sorted(dataset.seen)
+        dataset.seen.clear()
+        run(measuring)
+        assert set(dataset.seen) == {1 if is_single else 2}
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize(
     ("length", "batches"), [pytest.param(9, 3, id="three-batches"), pytest.param(1, 1, id="one-sample")]
 )
@@ -75,6 +112,25 @@ def test_profile_of_quick_batches_goes_on(seconds: float, count: int, has_enough
     """
     clock: Any = SimpleNamespace(loading_seconds=seconds, count=count, has_enough_batches=has_enough)
     assert _is_enough(clock) is expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "count", "expected"),
+    [
+        pytest.param(0.0, 0, True, id="nothing-yet"),
+        pytest.param(0.06, 3, True, id="three-batches"),
+        pytest.param(0.06, 4, False, id="four-batches"),
+        pytest.param(0.04, 4, True, id="four-quick-ones"),
+        pytest.param(0.04, 500, False, id="hundreds-of-quick-ones"),
+        pytest.param(0.5, 1, False, id="one-slow-one"),
+    ],
+)
+def test_profile_has_two_halves(seconds: float, count: int, expected: bool) -> None:
+    """
+    By batches, unless they are quick; by time where they are slow.
+    """
+    clock: Any = SimpleNamespace(loading_seconds=seconds, count=count)
+    assert _is_half_left(clock) is expected
 
 
 def test_measurements_go_on_where_the_last_one_ended() -> None:

@@ -28,6 +28,7 @@ from ..engine.issue import IssuedIndices
 from ..engine.pools import AtOneThread
 from ..engine.randomness import BaseSeed
 from ..engine.sending import try_to_send
+from ..policy.model import is_at_one_thread
 from ..profiling import BatchClock, FetchTraces
 from ..start.interrupts import let_through
 
@@ -104,6 +105,7 @@ class Laboratory:
         self._subject = subject
         self._indices = self._draw()
         self._batch: Any = None
+        self._is_at_one_thread = True
 
     def _draw(self) -> Iterator[Any]:
         yield from itertools.cycle(self._subject.sampler)
@@ -143,22 +145,26 @@ class Laboratory:
 
     def profile(self, most_shared_bytes: int) -> Any:
         """
-        Return the profile of batches that load in this process.
+        Return the profile of batches that load in this process, first as in a worker and then as without any.
         """
         clock = BatchClock(PROFILE_BATCHES, PROFILE_SECONDS)
         inner = self._loader({"num_workers": 0}, clock)
-        source = AtOneThread(inner.start_epoch())
+        source = inner.start_epoch()
+        single = AtOneThread(source)
         is_stream = isinstance(self._subject.dataset, IterableDataset)
         with self._untouched():
             while not _is_enough(clock):
                 if is_stream:
                     clock.begin([None] * (self._subject.rest.get("batch_size") or 1))
-                if _next(inner, source) is _END:
+                clock.is_at_one_thread = _is_half_left(clock) or torch.get_num_threads() == 1
+                if _next(inner, single if clock.is_at_one_thread else source) is _END:
                     break
         self._batch = clock.last_batch
         if self._batch is None:
             raise NothingToLoadError
-        return clock.profile(try_to_send(self._batch, most_shared_bytes))
+        profile = clock.profile(try_to_send(self._batch, most_shared_bytes))
+        self._is_at_one_thread = is_at_one_thread(profile)
+        return profile
 
     def batch(self) -> bytes:
         """
@@ -188,7 +194,7 @@ class Laboratory:
             begun = time.perf_counter()
             try:
                 source = inner.start_epoch()
-                if not workers:
+                if not workers and self._is_at_one_thread:
                     source = AtOneThread(source)
                 while len(stamps) < wanted and _next(inner, source) is not _END:
                     stamps.append(time.perf_counter())
@@ -205,6 +211,17 @@ def _is_enough(clock: BatchClock) -> bool:
     if clock.loading_seconds < LEAST_PROFILE_SECONDS:
         return clock.count >= MOST_PROFILE_BATCHES
     return clock.has_enough_batches
+
+
+def _is_half_left(clock: BatchClock) -> bool:
+    """
+    Return whether the first half of a profile goes on. Threads that wait for more to do use the CPUs for a while.
+    """
+    seconds, count = clock.loading_seconds, clock.count
+    has_half = count >= PROFILE_BATCHES / 2 and (
+        seconds >= LEAST_PROFILE_SECONDS / 2 or count >= MOST_PROFILE_BATCHES / 2
+    )
+    return not (has_half or seconds >= PROFILE_SECONDS / 2)
 
 
 def _timed(begun: float, stamps: list[float], ahead: int) -> Run:
