@@ -340,6 +340,8 @@ class ProcessFacts(NamedTuple):
     """The program that spawn and forkserver start for a child; ``None`` where there is none to start."""
     is_interpreter_python: bool | None = None
     """Whether *interpreter* is a Python, rather than a frozen program or one that embeds Python."""
+    anonymous_bytes: int | None = None
+    """Resident memory that no file backs: a fork copies the page tables of all of it. Linux only."""
     has_semaphores: bool | None = None
     """Whether a semaphore can be made, which every queue between processes needs."""
     sources: Mapping[str, str] = {}

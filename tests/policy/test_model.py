@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from autoloader.facts import HostFacts, ProcessFacts
+from autoloader.policy import fork_seconds
 from autoloader.policy.model import (
     Outlook,
     expected_epochs_left,
@@ -59,20 +61,38 @@ def test_step_takes_as_long_as_its_slowest_part(workers: int, cpus: float, secon
 
 
 @pytest.mark.parametrize(
-    ("workers", "cpus", "is_forked", "seconds"),
+    ("workers", "cpus", "fork", "seconds"),
     [
-        pytest.param(0, 2, True, 0.0, id="inline-knows-its-first-access"),
-        pytest.param(4, 8, True, 0.1 + 3.0, id="forks-one-after-the-other"),
-        pytest.param(4, 8, False, 2.0 + 3.0, id="imports-side-by-side"),
-        pytest.param(4, 2, False, 4.0 + 3.0 * 4 * 0.6 / 2, id="imports-and-first-accesses-wait-for-cpus"),
+        pytest.param(0, 2, 0.025, 0.0, id="inline-knows-its-first-access"),
+        pytest.param(4, 8, 0.025, 0.1 + 3.0, id="forks-one-after-the-other"),
+        pytest.param(4, 8, None, 2.0 + 3.0, id="imports-side-by-side"),
+        pytest.param(4, 2, None, 4.0 + 3.0 * 4 * 0.6 / 2, id="imports-and-first-accesses-wait-for-cpus"),
     ],
 )
-def test_start_counts_each_workers_first_access(workers: int, cpus: float, is_forked: bool, seconds: float) -> None:
+def test_start_counts_each_workers_first_access(workers: int, cpus: float, fork: float | None, seconds: float) -> None:
     """
     A first access of 3 seconds, 0.6 of it CPU as of all samples.
     """
     profile = replace(PROFILE, first_access_seconds=3.0)
-    assert start_seconds(profile, workers, cpus, is_forked=is_forked) == pytest.approx(seconds)
+    assert start_seconds(profile, workers, cpus, fork_seconds=fork) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
+    ("gib", "seconds"),
+    [
+        pytest.param(0, 0.007, id="nothing"),
+        pytest.param(2, 0.043, id="two-gib"),
+        pytest.param(None, 0.016, id="unknown-counts-as-half-a-gib"),
+    ],
+)
+def test_forking_takes_longer_with_memory_whose_page_tables_are_copied(gib: int | None, seconds: float) -> None:
+    """
+    Seven milliseconds, and eighteen for each GiB.
+    """
+    size = None if gib is None else gib << 30
+    facts = HostFacts(process=ProcessFacts(anonymous_bytes=size))
+    assert fork_seconds(facts, "fork") == pytest.approx(seconds)
+    assert fork_seconds(facts, "spawn") is None
 
 
 @pytest.mark.parametrize(
@@ -91,7 +111,7 @@ def test_total_is_start_rounds_and_later_epochs(workers: int, outlook: Outlook, 
     """
     The first batch takes a load; then steps follow, or rounds of the workers where these take longer.
     """
-    assert total_seconds(PROFILE, workers, 8, outlook, is_forked=True) == pytest.approx(seconds)
+    assert total_seconds(PROFILE, workers, 8, outlook, fork_seconds=0.025) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +135,7 @@ def test_batches_that_only_wait_come_in_rounds(workers: int, seconds: float) -> 
         step_seconds=0.0,
         step_cpu_seconds=0.0,
     )
-    assert total_seconds(waits, workers, 8, Outlook(6, 6, 0), is_forked=True) == pytest.approx(seconds)
+    assert total_seconds(waits, workers, 8, Outlook(6, 6, 0), fork_seconds=0.025) == pytest.approx(seconds)
 
 
 def test_fewest_workers_within_3_percent_of_the_best_are_taken() -> None:
@@ -123,13 +143,13 @@ def test_fewest_workers_within_3_percent_of_the_best_are_taken() -> None:
     A third worker is started only where two are more than that slower.
     """
     many = Outlook(1000, 1000, 9)
-    assert fewest_workers(PROFILE, range(9), 8, many, is_forked=True) == 2
+    assert fewest_workers(PROFILE, range(9), 8, many, fork_seconds=0.025) == 2
     slower = replace(PROFILE, sample_seconds=0.13575)  # two workers take 1.536 / 2, 2.4 % more than 0.75
     assert step_seconds(slower, 2, 8) == pytest.approx(0.768)
-    assert fewest_workers(slower, range(9), 8, many, is_forked=True) == 2
+    assert fewest_workers(slower, range(9), 8, many, fork_seconds=0.025) == 2
     slower = replace(PROFILE, sample_seconds=0.13782)  # 3.5 % more
     assert step_seconds(slower, 2, 8) == pytest.approx(0.77628)
-    assert fewest_workers(slower, range(9), 8, many, is_forked=True) == 3
+    assert fewest_workers(slower, range(9), 8, many, fork_seconds=0.025) == 3
 
 
 @pytest.mark.parametrize(

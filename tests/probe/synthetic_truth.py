@@ -328,6 +328,7 @@ FACTS: dict[str, dict[str, Any]] = {
         "limits.processes_now": 120,
         "limits.locked_memory_soft_bytes": 8.0 * MIB,
         "process.native_threads": 1,
+        "process.anonymous_bytes": 600 * MIB,
         "process.other_threads": ("tensorboard-writer",),
         "process.is_torch_built_for_accelerator": True,
         "process.reimported_main": "/home/user/train.py",

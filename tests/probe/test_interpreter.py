@@ -248,6 +248,25 @@ def test_native_thread_that_is_about_to_end_is_not_counted(counts: list[int], ex
 
 
 @pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param(
+            "Name:\tpython\nVmRSS:\t  230000 kB\nRssAnon:\t  150400 kB\nRssFile:\t79668 kB\n", 150400 << 10, id="linux"
+        ),
+        pytest.param("Name:\tpython\nVmRSS:\t  230000 kB\n", None, id="older-than-4.5"),
+        pytest.param(None, None, id="no-proc"),
+    ],
+)
+def test_anonymous_memory_is_what_no_file_backs(status: str | None, expected: int | None) -> None:
+    """
+    A fork copies the page tables of it.
+    """
+    facts = read_process(FakeHost(files={} if status is None else {"/proc/self/status": status}))
+    assert facts.anonymous_bytes == expected
+    assert ("anonymous_bytes" in facts.sources) is (expected is not None)
+
+
+@pytest.mark.parametrize(
     ("files", "folders"),
     [
         pytest.param({}, (), id="neither"),

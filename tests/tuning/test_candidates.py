@@ -33,7 +33,7 @@ A second to load a batch, all of it CPU; nothing to hand it over or to train on 
 """
 
 WAITING = replace(PROFILE, sample_cpu_seconds=0.0)
-SITUATION = Situation(PROFILE, 4.0, 16, Outlook(1000, 1000, 0), is_forked=True)
+SITUATION = Situation(PROFILE, 4.0, 16, Outlook(1000, 1000, 0), fork_seconds=0.025)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ PROFILE = Profile(
 A batch takes 0.1 s to load and half of that to train on: the model takes 2 workers, and cannot tell 3 apart.
 """
 
-SITUATION = Situation(PROFILE, 8.0, 3, Outlook(100, 100, 0), is_forked=True)
+SITUATION = Situation(PROFILE, 8.0, 3, Outlook(100, 100, 0), fork_seconds=0.025)
 
 
 class Child:

@@ -12,7 +12,7 @@ from ..calibration import INTERRUPT, Calibration, Trial
 from ..errors import ArgumentError, CalibrationError, MissingMainGuardError
 from ..findings import describe, describe_parts
 from ..plan import Plan
-from ..policy import Measured, Outlook, cpus_of_rank, expected_epochs_left, most_measured, recommend
+from ..policy import Measured, Outlook, cpus_of_rank, expected_epochs_left, fork_seconds, most_measured, recommend
 from ..policy.multiprocessing_context import method_name
 from ..policy.prefetch_factor import choose_prefetch_factor
 from ..profiling import find_open_handle
@@ -199,7 +199,7 @@ def _situation(loader: AutoLoader[Any], profile: Profile, method: str) -> Situat
         most = 0
     elif batches is not None:
         most = min(most, batches)
-    return Situation(profile, cpus_of_rank(loader._facts), most, outlook, method == "fork")
+    return Situation(profile, cpus_of_rank(loader._facts), most, outlook, fork_seconds(loader._facts, method))
 
 
 def _must_be_inline(loader: AutoLoader[Any]) -> bool:

@@ -19,9 +19,10 @@ OFF = 0.5
 What costs more than by this part more or less than it did is not what was remembered.
 """
 
-SEEN_ROUNDS = 3
+SEEN_BATCHES = 8
 """
-Batches of each worker that are looked at to see that; the first one may open files.
+Batches that are looked at to see that, or two of each worker where that is less: after the first one of each worker,
+which may open files.
 """
 
 
@@ -51,7 +52,7 @@ class Confirmation:
 
     def note(self, load_seconds: float, step: float | None, workers: int, cpus: float) -> Verdict | None:
         """
-        Note a batch, and return the verdict once each worker has loaded enough; ``None`` until then.
+        Note a batch, and return the verdict once there are enough; ``None`` until then.
 
         Args:
             load_seconds: What fetching it took.
@@ -62,7 +63,8 @@ class Confirmation:
         self._loads.append(load_seconds)
         if step is not None:
             self._steps.append(step)
-        return self._verdict(workers, cpus) if len(self._loads) >= SEEN_ROUNDS * workers else None
+        is_enough = len(self._loads) >= workers + min(2 * workers, SEEN_BATCHES)
+        return self._verdict(workers, cpus) if is_enough else None
 
     def _verdict(self, workers: int, cpus: float) -> Verdict:
         """

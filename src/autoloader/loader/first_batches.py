@@ -16,7 +16,7 @@ from ..engine.sending import try_to_send
 from ..errors import CalibrationError, MissingMainGuardError
 from ..findings import describe
 from ..plan import Plan
-from ..policy import MEASURED, Outlook, cpus_of_rank, expected_epochs_left, recommend
+from ..policy import MEASURED, Outlook, cpus_of_rank, expected_epochs_left, fork_seconds, recommend
 from ..policy.model import fewest_workers, is_at_one_thread, start_seconds, total_seconds
 from ..policy.multiprocessing_context import method_name
 from ..profiling import BatchClock, FetchTraces, Sent
@@ -266,9 +266,9 @@ class FirstBatches:
             return None
         if not may_load_here(loader) or (self.traces is not None and self.traces.has_left_something):
             return None
-        workers, is_forked = plan.value("num_workers"), method_name(plan.value("multiprocessing_context")) == "fork"
+        workers, fork = plan.value("num_workers"), fork_seconds(loader._facts, plan.value("multiprocessing_context"))
         cpus, outlook = cpus_of_rank(loader._facts), Outlook(most, most, 0)
-        if fewest_workers(profile, (0, workers), cpus, outlook, is_forked=is_forked):
+        if fewest_workers(profile, (0, workers), cpus, outlook, fork_seconds=fork):
             return None
         logger.info("the last epochs were left after %d batches at most: so many load inline", most)
         return most
@@ -379,13 +379,13 @@ def _gains(
         tried: By trials, the seconds that all of it takes by number of workers; without both numbers, the model tells.
         last: How long the last epoch took, and how much of that was spent in waiting: no more can be gained.
     """
-    is_forked, cpus = method_name(plan.value("multiprocessing_context")) == "fork", cpus_of_rank(loader._facts)
+    fork, cpus = fork_seconds(loader._facts, plan.value("multiprocessing_context")), cpus_of_rank(loader._facts)
     workers, now = before.value("num_workers"), plan.value("num_workers")
     if workers == now:
         return False
-    starts = {each: start_seconds(profile, each, cpus, is_forked=is_forked) for each in (workers, now)}
+    starts = {each: start_seconds(profile, each, cpus, fork_seconds=fork) for each in (workers, now)}
     if not starts.keys() <= tried.keys():
-        tried = {each: total_seconds(profile, each, cpus, outlook, is_forked=is_forked) for each in starts}
+        tried = {each: total_seconds(profile, each, cpus, outlook, fork_seconds=fork) for each in starts}
     staying, changing = tried[workers] - starts[workers], tried[now]
     if last is not None:
         took, waited = (seconds * (1 + outlook.epochs_left) for seconds in last)

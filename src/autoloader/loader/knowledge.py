@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..calibration import Calibration
 from ..facts import HostFacts
 from ..plan import Plan
-from ..policy import Measured, Outlook, cpus_of_rank, recommend
-from ..policy.multiprocessing_context import method_name
+from ..policy import Measured, Outlook, cpus_of_rank, fork_seconds, recommend
 from ..profiling.inspect import length_of
 from ..records import NO_LIMIT, seconds_text
 from ..store import Store
@@ -148,13 +147,13 @@ class Knowledge:
         found = self._fitting(profile)
         if found is None or not found.steps:
             return {}
-        is_forked = method_name(loader.plan.value("multiprocessing_context")) == "fork"
+        fork = fork_seconds(loader._facts, loader.plan.value("multiprocessing_context"))
         cpus, most = cpus_of_rank(loader._facts), max(step.num_workers for step in found.steps)
         steps = {step.num_workers: step.step_seconds for step in found.steps}
         if 0 in steps:  # with workers, loading and training go side by side
             steps[0] += max(0.0, (profile.step_seconds or 0.0) - found.train_seconds)
         starts = {step.num_workers: step.first_batch_seconds for step in found.steps}
-        return totals_of(Situation(profile, cpus, most, outlook, is_forked), steps, starts)
+        return totals_of(Situation(profile, cpus, most, outlook, fork), steps, starts)
 
     def is_beyond_trials(self, profile: Profile, workers: int) -> bool:
         """

@@ -5,7 +5,7 @@ What to choose: from facts, traits and a request to a plan. Pure: same input, sa
 from .backend import Obstacle, fallback, find_obstacle, find_obstacle_to, obstacle
 from .limits import cpus_of_rank
 from .model import Outlook, expected_epochs_left
-from .multiprocessing_context import find_hazard, start_candidates
+from .multiprocessing_context import find_hazard, fork_seconds, start_candidates
 from .num_workers import MEASURED, Measured, can_be_measured, most_measured
 from .recommend import recommend, with_own_persistence, with_repetition_note
 from .rules import RULES
@@ -29,6 +29,7 @@ __all__ = [
     "find_hazard",
     "find_obstacle",
     "find_obstacle_to",
+    "fork_seconds",
     "most_measured",
     "obstacle",
     "recommend",

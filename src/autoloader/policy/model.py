@@ -18,9 +18,16 @@ GOOD_ENOUGH = 1.03
 Of all settings that take at most 3 % longer than the best, the one with the fewest workers is taken.
 """
 
-FORK_SECONDS = 0.025
+FORK_SECONDS = 0.007
+FORK_SECONDS_PER_GIB = 0.018
 """
-What one more forked worker adds to the time to the first batch (torch 2.13, Linux, two virtual CPUs).
+What one more forked worker adds to the time to the first batch, and more with each GiB of anonymous memory, of which
+the page tables are copied: ``python -m benchmarks.fork_start`` (torch 2.13, Linux, two virtual CPUs).
+"""
+
+USUAL_ANONYMOUS_BYTES = 0.5 * 2**30
+"""
+What a process that trains may have, where nobody knows.
 """
 
 IMPORT_SECONDS = 2.0
@@ -119,18 +126,34 @@ def _least_step_seconds(profile: Profile, cpus: float) -> float:
     return max((profile.step_seconds or 0.0) + transfer, used / cpus)
 
 
-def start_seconds(profile: Profile, workers: int, cpus: float, *, is_forked: bool) -> float:
+def forking_seconds(anonymous_bytes: int | None) -> float:
+    """
+    Return how long starting one more worker takes that is forked from a process with so much memory that no file backs.
+    """
+    size = USUAL_ANONYMOUS_BYTES if anonymous_bytes is None else anonymous_bytes
+    return FORK_SECONDS + FORK_SECONDS_PER_GIB * size / 2**30
+
+
+def start_seconds(profile: Profile, workers: int, cpus: float, *, fork_seconds: float | None) -> float:
     """
     Return how long starting workers takes, with what each does at its first access.
+
+    Args:
+        profile: What was measured.
+        workers: Worker processes.
+        cpus: CPUs that this rank may use.
+        fork_seconds: What each takes to fork; ``None`` where each imports torch anew.
     """
     if not workers:
         return 0.0
-    start = FORK_SECONDS * workers if is_forked else IMPORT_SECONDS * max(1.0, workers / cpus)
+    start = IMPORT_SECONDS * max(1.0, workers / cpus) if fork_seconds is None else fork_seconds * workers
     busy = profile.batch_cpu_seconds / profile.batch_seconds if profile.batch_seconds else 1.0
     return start + profile.first_access_seconds * max(1.0, workers * busy / cpus)
 
 
-def total_seconds(profile: Profile, workers: int, cpus: float, outlook: Outlook, *, is_forked: bool) -> float:
+def total_seconds(
+    profile: Profile, workers: int, cpus: float, outlook: Outlook, *, fork_seconds: float | None
+) -> float:
     """
     Return how long all that is left takes, starting the workers included.
 
@@ -145,14 +168,16 @@ def total_seconds(profile: Profile, workers: int, cpus: float, outlook: Outlook,
     def epoch(batches: int) -> float:
         return max(load + (batches - 1) * step, ceil(batches / workers) * load) if batches > 0 else 0.0
 
-    start = start_seconds(profile, workers, cpus, is_forked=is_forked)
+    start = start_seconds(profile, workers, cpus, fork_seconds=fork_seconds)
     return start + epoch(left) + outlook.epochs_left * epoch(whole)
 
 
-def fewest_workers(profile: Profile, counts: Iterable[int], cpus: float, outlook: Outlook, *, is_forked: bool) -> int:
+def fewest_workers(
+    profile: Profile, counts: Iterable[int], cpus: float, outlook: Outlook, *, fork_seconds: float | None
+) -> int:
     """
     Return the fewest of some numbers of workers with which all takes hardly longer than with the best.
     """
-    totals = {each: total_seconds(profile, each, cpus, outlook, is_forked=is_forked) for each in sorted(counts)}
+    totals = {each: total_seconds(profile, each, cpus, outlook, fork_seconds=fork_seconds) for each in sorted(counts)}
     best = min(totals.values())
     return next(workers for workers, total in totals.items() if total <= GOOD_ENOUGH * best)

@@ -9,6 +9,7 @@ from ..facts import HostFacts
 from ..plan import Choice, LoaderRequest
 from .backend import find_obstacle_to
 from .fixed import fixed_choice
+from .model import forking_seconds
 
 NAME = "multiprocessing_context"
 FORK_AFTER_ALL = "fork is safe enough here"
@@ -132,3 +133,10 @@ def method_name(value: Any) -> str | None:
     Return the start method behind the value of ``multiprocessing_context``: its name, or a context object's.
     """
     return value if value is None or isinstance(value, str) else value.get_start_method()
+
+
+def fork_seconds(facts: HostFacts, context: Any) -> float | None:
+    """
+    Return how long forking one more worker takes; ``None`` where workers start otherwise.
+    """
+    return forking_seconds(facts.process.anonymous_bytes) if method_name(context) == "fork" else None

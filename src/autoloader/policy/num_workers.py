@@ -14,7 +14,7 @@ from .backend import find_obstacle, find_obstacle_to
 from .fixed import fixed_choice, needs_workers
 from .limits import bytes_of_batch, cpu_budget, cpus_of_rank, cpus_text, measured_bytes, worker_limits
 from .model import Outlook, fewest_workers
-from .multiprocessing_context import method_name
+from .multiprocessing_context import fork_seconds, method_name
 from .prefetch_factor import batches_ahead, crosses_network, lies_on_hdd
 
 BATCHES_TO_A_LAST_ONE = 5
@@ -178,7 +178,7 @@ def _by_model(
     profile, outlook = measured.profile, measured.outlook
     if profile.transfer_seconds is None:
         return _none("cannot-send", "a batch holds something that cannot be pickled, so no worker could send it")
-    is_forked = method_name(context) == "fork"
+    fork = fork_seconds(facts, context)
     limits = _measured_limits(facts, traits, request, context, profile, outlook.batches)
     binding, others = smallest(limits)
     if binding.value < 1:
@@ -189,7 +189,7 @@ def _by_model(
     least = int(request.has_worker_init or traits.style == "iterable")
 
     def best(most: float) -> int:
-        return fewest_workers(profile, range(least, int(most) + 1), cpus, outlook, is_forked=is_forked)
+        return fewest_workers(profile, range(least, int(most) + 1), cpus, outlook, fork_seconds=fork)
 
     if measured.best is not None and least <= measured.best <= binding.value:
         rule = "num_workers.calibrated"

@@ -4,7 +4,7 @@ Facts of the running interpreter, the same on every system: how it starts childr
 
 from ..facts import CpuFacts, ProcessFacts, StartMethodFacts
 from .host_io import HostIO
-from .parse import is_python_program, parse_int, parse_mapped_libraries, reimported_main
+from .parse import is_python_program, parse_int, parse_mapped_libraries, parse_meminfo, reimported_main
 from .readings import Readings
 
 
@@ -94,6 +94,8 @@ def read_process(io: HostIO) -> ProcessFacts:
     interpreter = readings.put("interpreter", io.interpreter(), "multiprocessing.spawn.get_executable()")
     is_python = not io.is_frozen() and interpreter is not None and is_python_program(interpreter)
     readings.put("is_interpreter_python", is_python, "sys.frozen and the program's name")
+    sizes = parse_meminfo(io.read_text("/proc/self/status"))  # which proc_pid_status(5) writes in the same way
+    readings.put("anonymous_bytes", sizes.get("RssAnon"), "/proc/self/status")
     readings.put("has_semaphores", io.has_semaphores(), "multiprocessing's SemLock")
     return readings.build(ProcessFacts)
 

@@ -43,19 +43,20 @@ class Situation(NamedTuple):
     most: int
     """The most workers that the budgets allow."""
     outlook: Outlook
-    is_forked: bool
+    fork_seconds: float | None
+    """What one more worker takes to fork; ``None`` where each imports torch anew."""
 
     def total(self, workers: int) -> float:
         """
         Return the seconds that the model expects for all that is left.
         """
-        return total_seconds(self.profile, workers, self.cpus, self.outlook, is_forked=self.is_forked)
+        return total_seconds(self.profile, workers, self.cpus, self.outlook, fork_seconds=self.fork_seconds)
 
     def start(self, workers: int) -> float:
         """
         Return the seconds that the model expects until the workers run.
         """
-        return start_seconds(self.profile, workers, self.cpus, is_forked=self.is_forked)
+        return start_seconds(self.profile, workers, self.cpus, fork_seconds=self.fork_seconds)
 
     def step(self, workers: int) -> float:
         """
@@ -78,7 +79,7 @@ class Situation(NamedTuple):
         Return the number of workers that the model would take.
         """
         counts = range(self.most + 1)
-        return fewest_workers(self.profile, counts, self.cpus, self.outlook, is_forked=self.is_forked)
+        return fewest_workers(self.profile, counts, self.cpus, self.outlook, fork_seconds=self.fork_seconds)
 
 
 def first_candidates(situation: Situation) -> list[int]:
