@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+import torch.multiprocessing
 
 from autoloader.engine import sending
-from autoloader.engine.sending import try_to_send
+from autoloader.engine.sending import TAKEOVER_SECONDS, TAKEOVER_SECONDS_PER_TENSOR, try_to_send
 
 MIB = 1 << 20
 
@@ -108,5 +109,18 @@ def test_fastest_of_several_picklings_counts(
     monkeypatch.setattr(sending, "perf_counter", lambda: clock[0])
     sent = try_to_send([_Pickled(clock, seconds)], 0)
     assert sent is not None
-    assert sent.seconds == pytest.approx(counts)
+    assert sent.seconds == pytest.approx(counts + TAKEOVER_SECONDS)
     assert len(seconds) == left
+
+
+@pytest.mark.parametrize("strategy", ["file_descriptor", "file_system"])
+def test_each_tensor_is_taken_over(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """
+    By as much as torch's way of sharing takes, wherever it lies in the batch; numbers and texts travel together.
+    """
+    monkeypatch.setattr(torch.multiprocessing, "get_sharing_strategy", lambda: strategy)
+    monkeypatch.setattr(sending, "perf_counter", lambda: 100.0)
+    for batch, tensors in (([1, "two"], 0), (torch.zeros(3), 1), ([torch.zeros(3), {"label": torch.zeros(0)}], 2)):
+        sent = try_to_send(batch, MIB)
+        assert sent is not None
+        assert sent.seconds == pytest.approx(TAKEOVER_SECONDS + tensors * TAKEOVER_SECONDS_PER_TENSOR[strategy])

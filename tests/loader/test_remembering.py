@@ -259,7 +259,7 @@ def test_what_loads_inline_is_timed_again_and_stays_inline(store: Path) -> None:
     That costs nothing, as its batches are served.
     """
     for _ in range(2):
-        with auto_loader(Waits(400, 0), 4) as loader:
+        with auto_loader(Waits(4000, 0), 4) as loader:
             assert set(fetched(loader)[1]) == {os.getpid()}
     assert len(files(store)) == 1
 
