@@ -71,8 +71,10 @@ class Confirmation:
         See whether what fetching took, and the training's own steps, fit what is remembered.
 
         Either may take half of that, or half as long again, and where workers share the CPUs as long as it has to.
+        First batches may open files, later ones may come while all workers start: either adds to what fetching takes.
         """
-        known, middle = self._known, statistics.median(self._loads[workers:])
+        known, all_loads, later = self._known, self._loads, self._loads[workers:]
+        middle = min(statistics.median(all_loads), statistics.median(later))
         usual, paced = known.batch_samples * known.sample_seconds, step_seconds(known, workers, cpus)
         if not _fits(middle, usual, max(usual, workers * paced)):
             took = f"{seconds_text(middle)} a batch instead of {seconds_text(usual)}"
