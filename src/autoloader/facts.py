@@ -341,7 +341,7 @@ class ProcessFacts(NamedTuple):
     is_interpreter_python: bool | None = None
     """Whether *interpreter* is a Python, rather than a frozen program or one that embeds Python."""
     anonymous_bytes: int | None = None
-    """Resident memory that no file backs: a fork copies the page tables of all of it. Linux only."""
+    """Resident memory that no file backs, of which a fork copies the page tables. Linux only."""
     has_semaphores: bool | None = None
     """Whether a semaphore can be made, which every queue between processes needs."""
     sources: Mapping[str, str] = {}
