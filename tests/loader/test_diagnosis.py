@@ -251,9 +251,10 @@ FAULTHANDLER = "pass num_workers=0 once and start 'python -X faulthandler'"
         pytest.param(
             0,
             {},
-            f"Worker process 71 ended with exit code 0 {WHEN}: code in it called sys.exit() or os._exit(0), or it was "
-            "interrupted alone (kill -INT), or this process ended it (terminate()). Look for such a call in "
-            f"{CALLS}: an error is raised, and an IterableDataset ends by return.",
+            f"Worker process 71 ended with exit code 0 {WHEN}: code in it called sys.exit() or os._exit(0), or "
+            "something asked it to end (kill, kill -INT, or terminate() in this process). Look for such a call in "
+            f"{CALLS}: an error is raised, and an IterableDataset ends by return. If there is none, look for who ends "
+            "processes: a batch system, a time limit.",
             id="exited-quietly",
         ),
         pytest.param(

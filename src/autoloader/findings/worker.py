@@ -209,12 +209,13 @@ FINDINGS = (
         id="worker.exited-quietly",
         title="A worker exited in the middle of an epoch, as if all were done",
         text=(
-            "{died}: code in it called sys.exit() or os._exit(0), or it was interrupted alone (kill -INT), or this "
-            "process ended it (terminate())."
+            "{died}: code in it called sys.exit() or os._exit(0), or something asked it to end (kill, kill -INT, or "
+            "terminate() in this process)."
         ),
         fix=(
             "Look for such a call in the dataset, the collate_fn and the worker_init_fn: an error is raised, and an "
-            "IterableDataset ends by return."
+            "IterableDataset ends by return. If there is none, look for who ends processes: a batch system, a time "
+            "limit."
         ),
     ),
     Finding(
