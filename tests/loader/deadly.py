@@ -95,14 +95,16 @@ class DeadlyCollate:
 
 class DeadlyInit:
     """
-    A worker_init_fn that sets off the bomb.
+    A worker_init_fn that sets off the bomb, in each worker or in one.
     """
 
-    def __init__(self, bomb: Bomb) -> None:
+    def __init__(self, bomb: Bomb, only: int | None = None) -> None:
         self.bomb = bomb
+        self.only = only
 
     def __call__(self, worker: int) -> None:
-        self.bomb()
+        if self.only in (None, worker):
+            self.bomb()
 
 
 class DeadlyStream(IterableDataset):

@@ -343,7 +343,7 @@ def test_death_while_an_epoch_begins_is_the_first_batchs(word: str, tmp_path: Pa
         2,
         batch_size=1,
         sampler=Unhurried(12, bomb),
-        worker_init_fn=DeadlyInit(bomb),
+        worker_init_fn=DeadlyInit(bomb, only=0),
         on_worker_death=word,
     ) as loader:
         iterator = iter(loader)
