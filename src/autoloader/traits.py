@@ -69,8 +69,8 @@ class Profile:
     batch_bytes: int | None = None
     """Bytes of a batch as it travels from a worker; ``None`` where it cannot be pickled."""
     transfer_seconds: float | None = None
-    """CPU seconds that putting a batch where another process finds it takes, by a copy of one; ``None`` where it cannot
-    be pickled."""
+    """CPU seconds that handing a batch over to another process takes on either side, by a copy of one and by what torch
+    takes for the handles of tensors; ``None`` where it cannot be pickled."""
     step_seconds: float | None = None
     """Seconds between batches that the training loop kept for itself; ``None`` while it has not come back."""
     step_cpu_seconds: float | None = None
